@@ -1,6 +1,5 @@
 //! Section `[basep]`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +9,10 @@ use umbel_engine::Instant;
 use umbel_engine::basep::SourceConfig;
 
 use super::protocol::{Programs, Protocol, Section};
-use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
+use super::report::{Clients, Measure, Results, Table, delay_table, links};
 use super::settings::{AtLeast, OrFalse, Period, Settings, settings};
 use super::stream::GROUP;
+use super::transfer::Receivers;
 use super::{Scenario, party};
 use crate::basep::{Receiver, ReceiverHost, Source, SourceHost};
 use crate::network::NodeId;
@@ -104,7 +104,6 @@ impl Protocol for Basep {
         simulation: &mut Simulation,
         _seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let start = Instant::EPOCH + self.start;
         let file = (start, u64::from(self.packets), self.packet_len);
         let change = |config: &mut SourceConfig| {
@@ -113,12 +112,13 @@ impl Protocol for Basep {
         };
         let group = self.config.channel;
         let host = Source::host(group, self.receivers.iter().copied(), change, file);
-        simulation.set_app(self.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(self.source, host, Instant::EPOCH)?;
         for &node in &self.receivers {
-            simulation.set_app(node, Receiver::host(group), Instant::EPOCH).map_err(failed)?;
+            simulation.set_app(node, Receiver::host(group), Instant::EPOCH)?;
         }
-        let (source, receivers) = (self.source, self.receivers.clone());
-        Ok(Box::new(Running { source, receivers, start }))
+        let completed = |host: &ReceiverHost| host.host().completed();
+        let receivers = Receivers::new(self.receivers.clone(), start, completed);
+        Ok(Box::new(Running { source: self.source, receivers }))
     }
 }
 
@@ -126,24 +126,12 @@ impl Protocol for Basep {
 #[derive(Debug)]
 struct Running {
     source: NodeId,
-    receivers: Vec<NodeId>,
-    start: Instant,
-}
-
-impl Running {
-    fn hosts<'s>(&self, simulation: &'s Simulation) -> impl Iterator<Item = &'s ReceiverHost> {
-        self.receivers.iter().filter_map(|node| simulation.app::<ReceiverHost>(*node))
-    }
-
-    fn delay(&self, host: &ReceiverHost) -> Option<Duration> {
-        host.host().completed().map(|at| at.since(self.start))
-    }
+    receivers: Receivers<ReceiverHost>,
 }
 
 impl Programs for Running {
     fn progress(&self, simulation: &Simulation) -> (usize, usize) {
-        let done = self.hosts(simulation).filter(|host| host.host().completed().is_some());
-        (done.count(), self.receivers.len())
+        self.receivers.progress(simulation)
     }
 
     fn can_be_done(&self) -> bool {
@@ -156,23 +144,22 @@ impl Programs for Running {
     }
 
     fn results(&self, simulation: &Simulation) -> Results {
-        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
-        let delays: Vec<_> = hosts.iter().map(|host| self.delay(host)).collect();
-        let clients = Clients::new("all", &delays);
+        let clients = Clients::new("all", &self.receivers.delays(simulation));
         let source = simulation.app::<SourceHost>(self.source);
         let stats = source.map(|host| host.engine().stats()).unwrap_or_default();
         let given_up = source.map_or(0, |host| host.host().given_up());
         let finished = source.and_then(|host| host.host().finished());
-        let sum = |value: fn(&ReceiverHost) -> u64| {
-            hosts.iter().map(|host| value(host)).sum::<u64>() as f64
-        };
+        let sum = |value| self.receivers.sum(simulation, value);
         let mut measures = clients.measures();
         measures.extend([
             Measure::new("source_events", stats.load.total() as f64),
             Measure::new("acks", stats.load.acks as f64),
             Measure::new("retransmissions", stats.load.retransmissions as f64),
             Measure::new("timeouts", stats.load.timers as f64),
-            Measure::new("known_s", finished.map(|at| at.since(self.start).as_secs_f64())),
+            Measure::new(
+                "known_s",
+                finished.map(|at| self.receivers.since_start(at).as_secs_f64()),
+            ),
             Measure::new("given_up", given_up as f64),
             Measure::new("repaired", sum(|host| host.engine().stats().repaired)),
             Measure::new("wrong", sum(|host| host.host().wrong())),
@@ -185,30 +172,15 @@ impl Programs for Running {
             stats.load.timers,
             stats.load.retransmissions,
         );
-        let network = simulation.network();
-        let name = |node: &NodeId| network.name(*node).to_owned();
-        let delay = |host: &&ReceiverHost| self.delay(host).map(|delay| delay.as_secs_f64());
-        let count = |value: fn(&ReceiverHost) -> u64| {
-            Column::Integers(hosts.iter().map(|host| value(host)).collect())
-        };
-        let receivers = Table::new(
-            "receivers",
-            vec![
-                ("receiver", Column::Texts(self.receivers.iter().map(name).collect())),
-                ("delay_s", Column::Numbers(hosts.iter().map(delay).collect())),
-                ("packets", count(|host| host.engine().stats().packets)),
-                ("repaired", count(|host| host.engine().stats().repaired)),
-                ("acks", count(|host| host.engine().stats().acks)),
-            ],
-        );
-        Results {
-            groups: vec![clients.clone()],
-            clients,
-            delay: "delay",
-            measures,
-            tables: vec![receivers, links(simulation)],
-            text,
-            details: BTreeMap::new(),
-        }
+        let count = |value| self.receivers.counts(simulation, value);
+        let mut columns = self.receivers.names_and_delays(simulation);
+        columns.extend([
+            ("packets", count(|host| host.engine().stats().packets)),
+            ("repaired", count(|host| host.engine().stats().repaired)),
+            ("acks", count(|host| host.engine().stats().acks)),
+        ]);
+        let receivers = Table::new("receivers", columns);
+        let tables = vec![receivers, links(simulation)];
+        Results::of_transfer(clients, measures, tables, text)
     }
 }

@@ -14,7 +14,7 @@ use umbel_wire::lms::Message;
 use super::Scenario;
 use super::protocol::{Programs, Protocol, Section};
 use super::settings::{AtLeast, Factor, Period, Portion, Settings, Span, settings};
-use super::stream::{GROUP, Running, Said, Stream, routers};
+use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::lms::{Receiver, Source, router};
 use crate::topology::Mistake;
 use crate::topology::values::{Time, Written};
@@ -148,16 +148,6 @@ impl Settings for OwnKeys {
     const KEYS: &'static [&'static str] = &["paper", "cost", "loss_weight", "horizon"];
 }
 
-/// Keys of `[lms.router]` that are more than a constant.
-#[derive(Debug, Default, Deserialize)]
-struct DeploymentKeys {
-    deployed: Option<Portion>,
-}
-
-impl Settings for DeploymentKeys {
-    const KEYS: &'static [&'static str] = &["deployed"];
-}
-
 /// Reads the section.
 pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
     let stream = Stream::read(section)?;
@@ -183,9 +173,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
     let mut part = section.part("router")?;
     let keys: RouterKeys = part.take()?;
     keys.apply(&mut lms.router);
-    let deployment: DeploymentKeys = part.take()?;
+    lms.deployed = Deployment::read(&mut part)?;
     part.finish()?;
-    lms.deployed = deployment.deployed.map_or(1.0, |share| share.0);
     lms.cost = own.cost.unwrap_or(lms.cost);
     let weight = own.loss_weight.map_or(LOSS_WEIGHT, |weight| weight.0);
     lms.receiver.cost = match lms.cost {
@@ -232,10 +221,9 @@ impl Protocol for Lms {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let stream = &self.stream;
         let host = Source::host(self.source.clone(), stream.send_times(), stream.packet_len);
-        simulation.set_app(stream.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(stream.source, host, Instant::EPOCH)?;
         for (&node, (there, _)) in stream.receivers.iter().zip(stream.distances(scenario)) {
             let mut config = self.receiver.clone();
             if self.cost == CostEntry::Distance {
@@ -244,14 +232,14 @@ impl Protocol for Lms {
                 config.cost = Cost::Fixed(Some(cost));
             }
             let host = Receiver::host(config, seed ^ u64::from(node.0) << 32);
-            simulation.set_app(node, host, Instant::EPOCH).map_err(failed)?;
+            simulation.set_app(node, host, Instant::EPOCH)?;
         }
         for node in routers(scenario, self.deployed, seed) {
             let hook = router(node, seed, |config| {
                 let (address, secret) = (config.address, config.secret);
                 *config = RouterConfig { address, secret, ..self.router.clone() };
             });
-            simulation.set_router_hook(node, hook).map_err(failed)?;
+            simulation.set_router_hook(node, hook)?;
         }
         Ok(Box::new(Running::new(stream, scenario, simulation.network(), said)))
     }

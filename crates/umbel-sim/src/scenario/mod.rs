@@ -51,6 +51,7 @@ mod table;
 mod table_parquet;
 mod tmtp;
 mod traffic;
+mod transfer;
 
 use std::any::Any;
 use std::path::{Path, PathBuf};

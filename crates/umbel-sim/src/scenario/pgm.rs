@@ -11,8 +11,8 @@ use umbel_wire::pgm::{Message, MessageType};
 
 use super::Scenario;
 use super::protocol::{Programs, Protocol, Section};
-use super::settings::{AtLeast, Period, Portion, Settings, settings};
-use super::stream::{GROUP, Running, Said, Stream, routers};
+use super::settings::{AtLeast, Period, Settings, settings};
+use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::pgm::{Receiver, Source, router};
 use crate::topology::Mistake;
 use crate::topology::values::{Time, Written};
@@ -78,16 +78,6 @@ impl Settings for OwnKeys {
     const KEYS: &'static [&'static str] = &["paper"];
 }
 
-/// Keys of `[pgm.router]` that are more than a constant.
-#[derive(Debug, Default, Deserialize)]
-struct DeploymentKeys {
-    deployed: Option<Portion>,
-}
-
-impl Settings for DeploymentKeys {
-    const KEYS: &'static [&'static str] = &["deployed"];
-}
-
 /// Reads the section.
 pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mistake> {
     let stream = Stream::read(section)?;
@@ -111,9 +101,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
     let mut part = section.part("router")?;
     let keys: RouterKeys = part.take()?;
     keys.apply(&mut pgm.router);
-    let deployment: DeploymentKeys = part.take()?;
+    pgm.deployed = Deployment::read(&mut part)?;
     part.finish()?;
-    pgm.deployed = deployment.deployed.map_or(1.0, |share| share.0);
     section.finish()?;
     Ok(Arc::new(pgm))
 }
@@ -133,19 +122,18 @@ impl Protocol for Pgm {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let stream = &self.stream;
         let host = Source::host(self.source, stream.send_times(), stream.packet_len);
-        simulation.set_app(stream.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(stream.source, host, Instant::EPOCH)?;
         for &node in &stream.receivers {
             let host = Receiver::host(self.receiver, seed ^ u64::from(node.0) << 32);
-            simulation.set_app(node, host, Instant::EPOCH).map_err(failed)?;
+            simulation.set_app(node, host, Instant::EPOCH)?;
         }
         for node in routers(scenario, self.deployed, seed) {
             let hook = router(node, |config| {
                 *config = RouterConfig { address: config.address, ..self.router };
             });
-            simulation.set_router_hook(node, hook).map_err(failed)?;
+            simulation.set_router_hook(node, hook)?;
         }
         Ok(Box::new(Running::new(stream, scenario, simulation.network(), said)))
     }

@@ -71,6 +71,24 @@ fn as_map<S: Serializer>(measures: &[Measure], serializer: S) -> Result<S::Ok, S
 }
 
 impl Results {
+    /// Returns the results of a transfer to receivers that are all of one group.
+    pub(super) fn of_transfer(
+        clients: Clients,
+        measures: Vec<Measure>,
+        tables: Vec<Table>,
+        text: String,
+    ) -> Results {
+        Results {
+            groups: vec![clients.clone()],
+            clients,
+            delay: "delay",
+            measures,
+            tables,
+            text,
+            details: BTreeMap::new(),
+        }
+    }
+
     /// Returns a measure by its name.
     pub fn measure(&self, name: &str) -> Option<f64> {
         self.measures.iter().find(|measure| measure.name == name)?.value

@@ -231,7 +231,6 @@ impl Protocol for Rlm {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let control = self.stream.control().and_then(|control| channel_parts(&control));
         if let Some((_, group)) = control {
             // All members send there, and a tree for each of them takes much memory.
@@ -239,7 +238,7 @@ impl Protocol for Rlm {
             simulation.flood(group);
         }
         let host = self.stream.source_host(seed);
-        simulation.set_app(self.stream.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(self.stream.source, host, Instant::EPOCH)?;
         let mut starts = stream(seed, Purpose::Workload, u64::from(u32::MAX));
         for &node in &self.receivers {
             let own = self.stream.receiver_config(node);
@@ -247,7 +246,7 @@ impl Protocol for Rlm {
             let (from, to) = self.starts;
             let start = from + to.saturating_sub(from).mul_f64(uniform(&mut starts));
             let host = self.stream.receiver_host(config, seed);
-            simulation.set_app(node, host, Instant::EPOCH + start).map_err(failed)?;
+            simulation.set_app(node, host, Instant::EPOCH + start)?;
         }
         let rates = paths::bottlenecks(&scenario.topology, self.stream.source.0 as usize);
         let best = self.receivers.iter().map(|node| match rates[node.0 as usize] {

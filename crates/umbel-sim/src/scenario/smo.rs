@@ -1,6 +1,5 @@
 //! Section `[smo]`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -230,7 +229,6 @@ impl Protocol for Smo {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let session = Session::new(self.source);
         let feed = match self.load {
             Load::Bulk(bytes) => Feed::bulk(bytes),
@@ -238,13 +236,13 @@ impl Protocol for Smo {
         };
         let feed = feed.wait_for(self.receivers());
         let host = session.source_host(self.config.clone(), feed, seed);
-        simulation.set_app(self.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(self.source, host, Instant::EPOCH)?;
         for &node in &self.hosts {
             let seed = seed << 20 | u64::from(node.0);
             let connects = |number: usize| self.connect_every * number as u32;
             let crowd = Crowd::new(&session, self.receiver.clone(), self.per_host, seed)
                 .behave(|number| Behaviour { connects: connects(number), ..Behaviour::default() });
-            simulation.set_app(node, crowd, Instant::EPOCH).map_err(failed)?;
+            simulation.set_app(node, crowd, Instant::EPOCH)?;
         }
         let (source, hosts) = (self.source, self.hosts.clone());
         Ok(Box::new(Running { source, hosts, mss: self.config.mss }))
@@ -352,14 +350,7 @@ impl Programs for Running {
                 ("acks", value(|member| member.receiver().stats().acks)),
             ],
         );
-        Results {
-            groups: vec![clients.clone()],
-            clients,
-            delay: "delay",
-            measures,
-            tables: vec![receivers, links(simulation)],
-            text,
-            details: BTreeMap::new(),
-        }
+        let tables = vec![receivers, links(simulation)];
+        Results::of_transfer(clients, measures, tables, text)
     }
 }

@@ -134,21 +134,20 @@ impl Protocol for Srm {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let stream = &self.stream;
         let mut source = Participant::default();
         for time in &stream.sends {
             source.send_after(*time, stream.packet_len);
         }
         let host = source.host(self.config(stream.source), seed);
-        simulation.set_app(stream.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(stream.source, host, Instant::EPOCH)?;
         for (&node, (there, _)) in stream.receivers.iter().zip(stream.distances(scenario)) {
             let mut participant = Participant::default();
             if self.know_distances {
                 participant.know_distance(srm::id_of(stream.source), there);
             }
             let host = participant.host(self.config(node), seed);
-            simulation.set_app(node, host, Instant::EPOCH).map_err(failed)?;
+            simulation.set_app(node, host, Instant::EPOCH)?;
         }
         Ok(Box::new(Running::new(stream, scenario, simulation.network(), said)))
     }

@@ -1,6 +1,5 @@
 //! Section `[tmtp]`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +14,9 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::Role;
 
 use super::protocol::{Programs, Protocol, Section};
-use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
+use super::report::{Clients, Measure, Results, Table, delay_table, links};
 use super::settings::{AtLeast, Factor, OrFalse, Period, Portion, Settings, settings};
+use super::transfer::Receivers;
 use super::{Scenario, party, stream};
 use crate::network::NodeId;
 use crate::tmtp::{Feed, Receiver, ReceiverHost, Source, SourceHost};
@@ -251,25 +251,25 @@ impl Protocol for Tmtp {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let feed = Feed { seed, ..self.feed };
         let start = Instant::EPOCH + self.start;
         let plan = self.blocks.iter().map(|blocks| (start, *blocks));
         let host = Source::host(&feed, self.config.clone(), plan);
-        simulation.set_app(self.source, host, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(self.source, host, Instant::EPOCH)?;
         for (number, &node) in (0..).zip(&self.receivers) {
             let host = Receiver::default().host(&feed, self.receiver_config(&feed, node));
             let at = Instant::EPOCH + self.join_every * number;
-            simulation.set_app(node, host, at).map_err(failed)?;
+            simulation.set_app(node, host, at)?;
         }
         if feed.recovery == Recovery::Lms {
             for node in stream::routers(scenario, 1.0, seed) {
                 let hook = lms::router(node, seed, |_| {});
-                simulation.set_router_hook(node, hook).map_err(failed)?;
+                simulation.set_router_hook(node, hook)?;
             }
         }
-        let (source, receivers) = (self.source, self.receivers.clone());
-        Ok(Box::new(Running { source, receivers, start }))
+        let completed = |host: &ReceiverHost| host.host().completed();
+        let receivers = Receivers::new(self.receivers.clone(), start, completed);
+        Ok(Box::new(Running { source: self.source, receivers }))
     }
 }
 
@@ -277,25 +277,12 @@ impl Protocol for Tmtp {
 #[derive(Debug)]
 struct Running {
     source: NodeId,
-    receivers: Vec<NodeId>,
-    start: Instant,
-}
-
-impl Running {
-    fn hosts<'s>(&self, simulation: &'s Simulation) -> impl Iterator<Item = &'s ReceiverHost> {
-        self.receivers.iter().filter_map(|node| simulation.app::<ReceiverHost>(*node))
-    }
-
-    /// Returns the time from the start of the file until a receiver had it.
-    fn delay(&self, host: &ReceiverHost) -> Option<Duration> {
-        host.host().completed().map(|at| at.since(self.start))
-    }
+    receivers: Receivers<ReceiverHost>,
 }
 
 impl Programs for Running {
     fn progress(&self, simulation: &Simulation) -> (usize, usize) {
-        let done = self.hosts(simulation).filter(|host| host.host().completed().is_some());
-        (done.count(), self.receivers.len())
+        self.receivers.progress(simulation)
     }
 
     fn can_be_done(&self) -> bool {
@@ -305,24 +292,21 @@ impl Programs for Running {
     fn is_done(&self, simulation: &Simulation) -> bool {
         let source = simulation.app::<SourceHost>(self.source);
         let is_acknowledged = source.is_some_and(|source| source.host().completed().is_some());
-        is_acknowledged && self.hosts(simulation).all(|host| host.host().completed().is_some())
+        let (done, all) = self.receivers.progress(simulation);
+        is_acknowledged && done == all
     }
 
     fn results(&self, simulation: &Simulation) -> Results {
-        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
-        let delays: Vec<_> = hosts.iter().map(|host| self.delay(host)).collect();
-        let clients = Clients::new("all", &delays);
+        let clients = Clients::new("all", &self.receivers.delays(simulation));
         let source = simulation.app::<SourceHost>(self.source);
         let source = source.map(|host| host.engine().stats()).unwrap_or_default();
-        let is_manager = |host: &&&ReceiverHost| host.engine().tree().role == Role::Manager;
-        let managers: Vec<_> = hosts.iter().filter(is_manager).collect();
+        let is_manager = |host: &&ReceiverHost| host.engine().tree().role == Role::Manager;
+        let managers: Vec<_> = self.receivers.hosts(simulation).filter(is_manager).collect();
         let events: Vec<f64> =
             managers.iter().map(|host| host.engine().stats().load.total() as f64).collect();
-        let sum = |value: fn(&ReceiverHost) -> u64| {
-            hosts.iter().map(|host| value(host)).sum::<u64>() as f64
-        };
-        let depth =
-            hosts.iter().map(|host| host.engine().tree().path.len().saturating_sub(1)).max();
+        let sum = |value| self.receivers.sum(simulation, value);
+        let depth = |host: &ReceiverHost| host.engine().tree().path.len().saturating_sub(1);
+        let depth = self.receivers.hosts(simulation).map(depth).max();
         let mut measures = clients.measures();
         measures.extend([
             Measure::new("source_events", source.load.total() as f64),
@@ -349,53 +333,38 @@ impl Programs for Running {
             managers.len(),
             (events.iter().sum::<f64>() / events.len().max(1) as f64).round(),
         );
-        Results {
-            groups: vec![clients.clone()],
-            clients,
-            delay: "delay",
-            measures,
-            tables: vec![self.receivers_table(simulation), links(simulation)],
-            text,
-            details: BTreeMap::new(),
-        }
+        let tables = vec![self.receivers_table(simulation), links(simulation)];
+        Results::of_transfer(clients, measures, tables, text)
     }
 }
 
 impl Running {
     fn receivers_table(&self, simulation: &Simulation) -> Table {
-        let hosts: Vec<&ReceiverHost> = self.hosts(simulation).collect();
         let network = simulation.network();
-        let name = |node: &NodeId| network.name(*node).to_owned();
-        let count = |value: fn(&ReceiverHost) -> u64| {
-            Column::Integers(hosts.iter().map(|host| value(host)).collect())
-        };
-        let delay = |host: &&ReceiverHost| self.delay(host).map(|delay| delay.as_secs_f64());
-        let role = |host: &&ReceiverHost| match host.engine().tree().role {
+        let count = |value| self.receivers.counts(simulation, value);
+        let role = |host: &ReceiverHost| match host.engine().tree().role {
             Role::Member => "member".to_owned(),
             Role::Manager => "manager".to_owned(),
             Role::Source => "source".to_owned(),
         };
-        let parent = |host: &&ReceiverHost| {
+        let parent = |host: &ReceiverHost| {
             let parent = host.engine().tree().parent;
             let node = parent.and_then(|(_, address, _)| crate::node_of(address.ip()));
             node.map(|node| network.name(node).to_owned()).unwrap_or_default()
         };
-        Table::new(
-            "receivers",
-            vec![
-                ("receiver", Column::Texts(self.receivers.iter().map(name).collect())),
-                ("delay_s", Column::Numbers(hosts.iter().map(delay).collect())),
-                ("role", Column::Texts(hosts.iter().map(role).collect())),
-                ("parent", Column::Texts(hosts.iter().map(parent).collect())),
-                ("depth", count(|host| host.engine().tree().path.len().saturating_sub(1) as u64)),
-                ("events", count(|host| host.engine().stats().load.total())),
-                ("lost", count(|host| host.engine().stats().data_lost)),
-                ("repaired", count(|host| host.engine().stats().repairs_received)),
-                ("duplicates", count(|host| host.engine().stats().repairs_unneeded)),
-                ("fetched", count(|host| host.engine().stats().fetched_received)),
-                ("nacks", count(|host| host.engine().stats().nacks_sent)),
-                ("repairs", count(|host| host.engine().stats().repairs_sent)),
-            ],
-        )
+        let mut columns = self.receivers.names_and_delays(simulation);
+        columns.extend([
+            ("role", self.receivers.texts(simulation, role)),
+            ("parent", self.receivers.texts(simulation, parent)),
+            ("depth", count(|host| host.engine().tree().path.len().saturating_sub(1) as u64)),
+            ("events", count(|host| host.engine().stats().load.total())),
+            ("lost", count(|host| host.engine().stats().data_lost)),
+            ("repaired", count(|host| host.engine().stats().repairs_received)),
+            ("duplicates", count(|host| host.engine().stats().repairs_unneeded)),
+            ("fetched", count(|host| host.engine().stats().fetched_received)),
+            ("nacks", count(|host| host.engine().stats().nacks_sent)),
+            ("repairs", count(|host| host.engine().stats().repairs_sent)),
+        ]);
+        Table::new("receivers", columns)
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::NetworkError;
+
 /// Mistake in a topology or a scenario. Displays as one line, like `lossy.toml:12: loss = 2 is not
 /// a probability between 0 and 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,12 @@ impl fmt::Display for Mistake {
 }
 
 impl std::error::Error for Mistake {}
+
+impl From<NetworkError> for Mistake {
+    fn from(error: NetworkError) -> Mistake {
+        Mistake::new(error.to_string())
+    }
+}
 
 #[cfg(test)]
 mod tests {

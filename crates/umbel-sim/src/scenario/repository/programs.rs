@@ -37,12 +37,11 @@ impl Protocol for Repository {
         simulation: &mut Simulation,
         seed: u64,
     ) -> Result<Box<dyn Programs>, Mistake> {
-        let failed = |error: crate::NetworkError| Mistake::new(error.to_string());
         let items = self.items.iter().map(|item| (item.name.clone(), item.oti));
         let catalog = Arc::new(Catalog::new(items));
         let mut server = Server::host(self.config.clone(), seed, catalog.clone());
         self.set_sessions(scenario, simulation, server.host_mut());
-        simulation.set_app(self.server, server, Instant::EPOCH).map_err(failed)?;
+        simulation.set_app(self.server, server, Instant::EPOCH)?;
         let arrivals = self.arrivals(seed);
         for arrival in &arrivals {
             let group = &self.clients[arrival.group];
@@ -53,7 +52,7 @@ impl Protocol for Repository {
             if let Some(time) = group.leave_after {
                 client.host_mut().set_leave_after(time);
             }
-            simulation.set_app(arrival.node, client, arrival.at).map_err(failed)?;
+            simulation.set_app(arrival.node, client, arrival.at)?;
         }
         let groups = self.clients.iter().map(|group| group.name.clone()).collect();
         Ok(Box::new(Running { server: self.server, arrivals, groups }))

@@ -19,7 +19,7 @@ use umbel_engine::units::ByteCount;
 pub(super) use self::observer::Said;
 pub(super) use self::results::Running;
 use super::protocol::Section;
-use super::settings::{Period, Settings};
+use super::settings::{Period, Portion, Settings};
 use super::{Scenario, party, paths};
 use crate::network::NodeId;
 use crate::random::{Purpose, below, stream};
@@ -118,6 +118,24 @@ impl Stream {
         let delays = paths::delays(&scenario.topology, self.source.0 as usize);
         // Hosts that cannot be reached are no receivers.
         self.receivers.iter().map(|node| delays[node.0 as usize].unwrap_or_default()).collect()
+    }
+}
+
+/// Key of routers that says which of them have a protocol's program.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Deployment {
+    deployed: Option<Portion>,
+}
+
+impl Settings for Deployment {
+    const KEYS: &'static [&'static str] = &["deployed"];
+}
+
+impl Deployment {
+    /// Reads the share of the routers that have it.
+    pub(super) fn read(part: &mut Section<'_>) -> Result<f64, Mistake> {
+        let Deployment { deployed } = part.take()?;
+        Ok(deployed.map_or(1.0, |share| share.0))
     }
 }
 
