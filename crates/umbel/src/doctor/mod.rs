@@ -20,7 +20,7 @@
 //! does not answer members that leave a group, and queries only when the doctor does not listen.
 //! # Validation
 //!
-//! `tests/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
+//! `tests/lab/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
 //! looks again.
 
 mod bridge;

@@ -19,6 +19,7 @@ use umbel_store::hls::{FileName, Media, Playlist};
 use super::bench::SOON;
 use super::group;
 use super::process::{Logs, Process};
+use super::turn::Turn;
 
 /// Group where streams are announced and asked for.
 const DIRECTORY: &str = "239.255.255.255";
@@ -99,12 +100,14 @@ pub(crate) struct Ladders<'lab> {
     lab: &'lab Lab,
     pub(crate) logs: Logs,
     directory: TempDir,
+    _turn: Turn,
 }
 
 impl<'lab> Ladders<'lab> {
     pub(crate) fn new(lab: &'lab Lab) -> Ladders<'lab> {
         lab.route_multicast_from_all([DIRECTORY.parse().unwrap()]).unwrap();
-        Ladders { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() }
+        let directory = tempfile::tempdir().unwrap();
+        Ladders { lab, logs: Logs::default(), directory, _turn: Turn::wait() }
     }
 
     /// Returns the directory of the ladder.

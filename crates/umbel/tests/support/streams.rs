@@ -17,6 +17,7 @@ use umbel_video::{FrameRate, Size, y4m};
 use super::bench::SOON;
 use super::group;
 use super::process::{Logs, Process};
+use super::turn::Turn;
 
 /// Groups where streams are announced and asked for, of either family.
 const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
@@ -47,6 +48,7 @@ pub(crate) struct Streams<'lab> {
     pub(crate) lab: &'lab Lab,
     pub(crate) logs: Logs,
     pub(crate) directory: TempDir,
+    _turn: Turn,
 }
 
 impl<'lab> Streams<'lab> {
@@ -54,7 +56,8 @@ impl<'lab> Streams<'lab> {
     pub(crate) fn new(lab: &'lab Lab) -> Streams<'lab> {
         let directories = DIRECTORIES.map(|group| group.parse().unwrap());
         lab.route_multicast_from_all(directories).unwrap();
-        Streams { lab, logs: Logs::default(), directory: tempfile::tempdir().unwrap() }
+        let directory = tempfile::tempdir().unwrap();
+        Streams { lab, logs: Logs::default(), directory, _turn: Turn::wait() }
     }
 
     pub(crate) fn host(&self, name: &str) -> Node<'lab> {

@@ -1,0 +1,165 @@
+//! `umbel stream` and `umbel watch` between hosts, over links that carry all layers or few.
+
+use std::time::{Duration, Instant};
+
+use crate::support::bench::SOON;
+use crate::support::lab;
+use crate::support::process::Process;
+use crate::support::streams::{Bottleneck, Site, Streams, level, sites};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use umbel_engine::units::Rate;
+
+const SIZE: (u32, u32) = (320, 180);
+/// Pictures of a clip, which is repeated.
+const PICTURES: u64 = 45;
+const MINUTE: Duration = Duration::from_mins(1);
+/// Interval at which levels are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+fn signal(process: &Process, signal: Signal) {
+    kill(Pid::from_raw(process.id() as i32), signal).unwrap();
+}
+
+/// Waits until a condition holds, and fails with the output of all programs if it does not.
+#[track_caller]
+fn wait_until(
+    streams: &Streams<'_>,
+    what: &str,
+    timeout: Duration,
+    mut holds: impl FnMut() -> bool,
+) {
+    let until = Instant::now() + timeout;
+    while !holds() {
+        if Instant::now() > until {
+            streams.logs.fail(&format!("not within {timeout:?}: {what}"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[test]
+fn twelve_receivers_at_three_sites_get_what_their_links_carry() {
+    const SITES: [Site; 3] = [("a", "8M", 4), ("b", "2M", 4), ("c", "500k", 4)];
+    /// Levels that fit. The layers together have 150, 400, 1,600 and 6,400 kbit/s.
+    const LEVELS: [u64; 3] = [4, 3, 2];
+    let Some(lab) = lab(&sites(&SITES)) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    let source = streams.stream("clip.y4m", &["--layers", "150k,250k,1200k,4800k"]);
+    let receivers: Vec<(usize, Process)> = (0..SITES.len())
+        .flat_map(|site| (1..=4).map(move |number| (site, number)))
+        .map(|(site, number)| (site, streams.watch(&format!("{}{number}", SITES[site].0), &[])))
+        .collect();
+    let mut bottlenecks = SITES.map(|(site, ..)| Bottleneck::new(site, &source, 4));
+    let mut look = || {
+        for (site, bottleneck) in bottlenecks.iter_mut().enumerate() {
+            let behind = receivers.iter().filter(|(at, _)| *at == site).map(|(_, r)| r);
+            bottleneck.look(&streams, &source, behind);
+        }
+    };
+    let start = Instant::now();
+    let mut reached = [None; 12];
+    wait_until(&streams, "all have the best level", 3 * MINUTE, || {
+        look();
+        for (reached, (site, receiver)) in reached.iter_mut().zip(&receivers) {
+            if level(receiver) >= LEVELS[*site] {
+                reached.get_or_insert_with(|| start.elapsed());
+            }
+        }
+        reached.iter().all(Option::is_some)
+    });
+    println!("best level after {:.1?}", reached.map(Option::unwrap));
+    // From now on, they stay there but for experiments that fail. One of them may cost a receiver
+    // a layer for as long as its join-timer has grown to, which is longer than these looks.
+    let mut at_best = [0; 12];
+    let looks = 60;
+    for _ in 0..looks {
+        std::thread::sleep(LOOK);
+        look();
+        for (at_best, (site, receiver)) in at_best.iter_mut().zip(&receivers) {
+            *at_best += u32::from(level(receiver) >= LEVELS[*site]);
+        }
+    }
+    println!("looks at the best level, of {looks}: {at_best:?}");
+    let unwanted: Vec<_> = bottlenecks.iter().map(Bottleneck::unwanted).collect();
+    println!("packets of layers that nobody wanted: {unwanted:?}");
+    assert!(bottlenecks.iter().all(Bottleneck::lets_go));
+    assert!(at_best.iter().sum::<u32>() * 10 > looks * 12 * 7, "{at_best:?}");
+    wait_until(&streams, "who has lost a layer has it again", 3 * MINUTE, || {
+        for (at_best, (site, receiver)) in at_best.iter_mut().zip(&receivers) {
+            *at_best += u32::from(level(receiver) >= LEVELS[*site]);
+        }
+        at_best.iter().all(|looks| *looks > 0)
+    });
+    let mut source = source.process;
+    signal(&source, Signal::SIGINT);
+    assert!(source.wait_done(SOON)["interrupted"].as_bool().unwrap());
+    for (site, mut receiver) in receivers {
+        // The source has said that it is over.
+        let summary = receiver.wait_done(SOON);
+        assert_eq!(summary["over"], true, "{summary}");
+        let [packets, lost] = ["packets", "lost"].map(|name| summary[name].as_f64().unwrap());
+        let loss = lost / (packets + lost);
+        println!("site {}: {:.2} % lost", SITES[site].0, loss * 1e2);
+        assert!(loss < 0.05, "{summary}");
+    }
+}
+
+#[test]
+fn a_link_that_changes_is_followed_both_ways() {
+    let Some(lab) = lab(&sites(&[("a", "2M", 2)])) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    let source = streams.stream("clip.y4m", &["--layers", "200k,400k,800k"]);
+    let receivers = ["a1", "a2"].map(|host| streams.watch(host, &[]));
+    let all = |is: fn(u64) -> bool| receivers.iter().all(|receiver| is(level(receiver)));
+    wait_until(&streams, "all layers", MINUTE, || all(|level| level == 3));
+    let wide = lab.impairment("r0", "ra").unwrap();
+    let narrow = umbel_lab::Impairment { rate: Some("300k".parse::<Rate>().unwrap()), ..wide };
+    lab.set_link("r0", "ra", narrow).unwrap();
+    wait_until(&streams, "the base alone", Duration::from_secs(40), || all(|level| level == 1));
+    lab.set_link("r0", "ra", wide).unwrap();
+    wait_until(&streams, "more again", MINUTE, || all(|level| level >= 2));
+    drop(source);
+}
+
+#[test]
+fn a_stream_passes_routers_by_ipv6_and_without_a_control_group() {
+    let Some(lab) = lab(&sites(&[("a", "8M", 1)])) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    for options in [&["--ipv6"][..], &["--no-control"]] {
+        let source = streams.stream("clip.y4m", &[options, &["--layers", "100k,100k"]].concat());
+        assert_eq!(source.layers[0].is_ipv6(), options == ["--ipv6"]);
+        let mut receiver = streams.watch("a1", &["-o", "out.y4m"]);
+        wait_until(&streams, "both layers", MINUTE, || level(&receiver) == 2);
+        signal(&source.process, Signal::SIGINT);
+        let summary = receiver.wait_done(SOON);
+        assert!(summary["screen"]["shown"].as_u64().unwrap() > 30, "{summary}");
+    }
+}
+
+#[test]
+fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
+    let Some(lab) = lab(&sites(&[("a", "2M", 2)])) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    let source = streams.stream("clip.y4m", &["--layers", "200k,400k"]);
+    let modest = streams.watch("a1", &["--max-level", "1"]);
+    let mut greedy = streams.watch("a2", &[]);
+    wait_until(&streams, "both layers", Duration::from_secs(40), || level(&greedy) == 2);
+    let carried = || {
+        let before = streams.came("a", &source);
+        std::thread::sleep(Duration::from_millis(500));
+        let after = streams.came("a", &source);
+        [0, 1].map(|layer| after[layer] > before[layer])
+    };
+    signal(&greedy, Signal::SIGSTOP);
+    // It holds its groups, like any host that does not say otherwise.
+    assert_eq!(carried(), [true, true]);
+    greedy.kill();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(carried(), [true, false]);
+    assert_eq!(level(&modest), 1);
+}
