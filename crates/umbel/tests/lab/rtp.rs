@@ -119,8 +119,8 @@ fn two_encodings_of_ffmpeg_reach_another_as_one_stream() {
     let receiver = watch(&streams);
     let said = play(&streams, &["0:v:0"], 120);
     println!("the player says: {said}");
-    // It has changed to the better encoding meanwhile.
-    assert_eq!(level(&receiver), 2);
+    // It changes to the better encoding, if the machine is not too busy for it meanwhile.
+    wait_until(&streams, "the better encoding", || level(&receiver) == 2);
     assert!(!said.contains("cseq") && !said.contains("missed"), "{said}");
     let summary = end(receiver);
     assert!(summary["screen"]["shown"].as_u64().unwrap() >= 120, "{summary}");

@@ -73,7 +73,7 @@ fn master(rates: &[u64]) -> String {
 
 fn segment(directory: &Path, layer: usize, number: u64, rate: u64) {
     fs::create_dir_all(directory).unwrap();
-    fs::write(directory.join("init.mp4"), format!("init {layer}")).unwrap();
+    put(&directory.join("init.mp4"), format!("init {layer}"));
     let mut content = vec![0; rate as usize / 8];
     let mut hasher = blake3::Hasher::new();
     hasher.update(format!("{layer}:{number}").as_bytes()).finalize_xof().fill(&mut content);
