@@ -61,7 +61,8 @@ def arguments():
     )
     names = [tool.name for tool in TOOLS]
     parser.add_argument("--cells", choices=["quick", "full"], default="quick")
-    parser.add_argument("--only", type=words, default=names, metavar="TOOL,…",
+    usual = [tool.name for tool in TOOLS if not tool.on_request]
+    parser.add_argument("--only", type=words, default=usual, metavar="TOOL,…",
                         help=f"of {', '.join(names)}; the ceiling is always measured")
     parser.add_argument("--runs", type=int, help="of each cell (quick: 2, full: 3)")
     parser.add_argument("--out", type=Path, default=Path("bench/results"), metavar="DIR")

@@ -92,8 +92,9 @@ class Cells:
         self.cells = {cell: tools for cell, tools in sorted(measured.items(), key=order)
                       if CEILING not in tools}
         names = {tool for tools in self.cells.values() for tool in tools}
-        self.peers = sorted(names - {UMBEL, UMBEL_SEND, TCP})
-        self.tools = [name for name in (UMBEL, UMBEL_SEND, *self.peers, TCP) if name in names]
+        ours = sorted(name for name in names if name.startswith(UMBEL))
+        self.peers = sorted(names - {*ours, TCP})
+        self.tools = [*ours, *self.peers, *({TCP} & names)]
 
     def variants(self):
         """Offload off, on, and the shaped link: a table each."""

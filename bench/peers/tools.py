@@ -7,6 +7,7 @@ A recipe starts processes through a `Copy` (copy.py) and returns when a receiver
 
 import json
 import math
+import subprocess
 from dataclasses import dataclass
 from typing import Callable
 
@@ -17,6 +18,7 @@ GROUP = "239.77.7.7"
 PORT = 7777
 # Payload of the ceiling's datagrams, and about that of all the others.
 PAYLOAD = 1400
+TOKEN = "sesame"
 # Ethernet, IPv4 and UDP headers of a datagram.
 HEADERS = 42
 SOCKET_BUFFER = 4 << 20
@@ -51,6 +53,8 @@ class Tool:
     recipe: Callable
     # Whether it counts among the multicast peers, of which the best is compared with umbel.
     peer: bool = True
+    # Whether it is measured only where --only names it.
+    on_request: bool = False
 
 
 def each(copy):
@@ -67,11 +71,11 @@ def umbel_settings(cell):
     return [{"rate": rate} for rate in cell.rates(*parts)]
 
 
-def umbel(programs, setting):
+def umbel(programs, setting, *options):
     def recipe(copy):
         server = copy.before(
             "s", programs["umbel"], "--json", "serve", copy.source, "--interface", LINK,
-            "--rate", f"{setting['rate']}M", "--state-dir", copy.scratch / "state",
+            "--rate", f"{setting['rate']}M", "--state-dir", copy.scratch / "state", *options,
         )
         url = copy.wait_for(lambda: serving_url(server), "line with the event `serving`")
         for _, host, output in each(copy):
@@ -94,19 +98,47 @@ def serving_url(server):
     return None
 
 
-def umbel_send(programs, setting):
-    """`umbel send`: receivers wait already, as those of the peers do."""
+def umbel_sealed(programs, setting):
+    """`umbel serve --token`: all that is sent by multicast is sealed. The URL has the token."""
+    return umbel(programs, setting, "--token", TOKEN)
+
+
+def umbel_send(programs, setting, options=(), own=lambda copy, number: ()):
+    """`umbel send`: receivers wait already, as those of the peers do. Every feed is signed.
+
+    `options` are all programs'; `own` returns those of the sender (number `None`) or one receiver.
+    """
     def recipe(copy):
-        for _, host, output in each(copy):
+        for number, host, output in each(copy):
             copy.before(host, programs["umbel"], "--json", "recv", "bench", "-o", output.parent,
-                        "--interface", LINK)
+                        "--interface", LINK, *options, *own(copy, number))
         copy.at_start(
             "s", programs["umbel"], "--json", "send", copy.source, "--name", "bench",
             "--interface", LINK, "--rate", f"{setting['rate']}M",
-            "--wait-for", len(copy.bed.receivers),
+            "--wait-for", len(copy.bed.receivers), *options, *own(copy, None),
         )
         return by_exit
     return recipe
+
+
+def umbel_send_token(programs, setting):
+    """The same with a token: the messages of the tree are authentic."""
+    return umbel_send(programs, setting, ("--token", TOKEN))
+
+
+def umbel_send_list(programs, setting):
+    """The same for those on a list with keys: the content is sealed, too."""
+    def own(copy, number):
+        receivers = copy.scratch / "receivers"
+        if number is None:
+            return "--admit", receivers
+        key = copy.scratch / f"key{number}"
+        command = [programs["umbel"], "key", "--as", f"r{number}", "--key", key]
+        with open(receivers, "ab") as lines:
+            subprocess.run(command, check=True, stdout=lines)
+        return "--as", f"r{number}", "--key", key
+
+    return umbel_send(programs, setting, own=own)
 
 
 # uftp -------------------------------------------------------------------------------------------
@@ -288,6 +320,11 @@ CEILING = Tool("blast", {"blast": ""}, lambda _: [{}], blast, peer=False)
 TOOLS = [
     Tool("umbel", {"umbel": ""}, umbel_settings, umbel, peer=False),
     Tool("umbel-send", {"umbel": ""}, umbel_settings, umbel_send, peer=False),
+    Tool("umbel-sealed", {"umbel": ""}, umbel_settings, umbel_sealed, peer=False, on_request=True),
+    Tool("umbel-send-token", {"umbel": ""}, umbel_settings, umbel_send_token, peer=False,
+         on_request=True),
+    Tool("umbel-send-list", {"umbel": ""}, umbel_settings, umbel_send_list, peer=False,
+         on_request=True),
     Tool("uftp", {"uftp": "uftp", "uftpd": "uftp"}, uftp_settings, uftp),
     Tool("udpcast", {"udp-sender": "udpcast", "udp-receiver": "udpcast"}, udpcast_settings, udpcast),
     Tool("udpcast-fec", {"udp-sender": "udpcast", "udp-receiver": "udpcast"},
