@@ -1,8 +1,7 @@
 //! Certificates of an authority: which server a client believes, and which clients a server admits.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, RootCertStore};
 
+use super::bounded::read_bounded;
 use super::identity::Identity;
 use super::tls;
 
@@ -124,23 +124,17 @@ impl fmt::Debug for Authorities {
 /// Reads all sections of one kind from a PEM file; there must be one at least.
 fn read_pem<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, AuthorityError> {
     let unusable = |problem| AuthorityError::Unusable { path: path.to_owned(), problem };
-    let text = read(path, MAX_FILE_BYTES)
-        .map_err(|source| AuthorityError::Io { path: path.to_owned(), source })?
-        .ok_or_else(|| unusable("it is far too long".to_owned()))?;
-    let sections = T::pem_slice_iter(&text)
+    let text = read_bounded(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+        io::ErrorKind::FileTooLarge => unusable(source.to_string()),
+        _ => AuthorityError::Io { path: path.to_owned(), source },
+    })?;
+    let sections = T::pem_slice_iter(&text.bytes)
         .collect::<Result<Vec<T>, _>>()
         .map_err(|error| unusable(format!("bad {kind}: {error}")))?;
     if sections.is_empty() {
         return Err(unusable(format!("it has no {kind} in it (PEM)")));
     }
     Ok(sections)
-}
-
-/// Reads a file. Returns `None` if it is longer than `most` bytes.
-pub(super) fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
 /// Returns what is wrong with a server's certificate, and what to do.

@@ -1,9 +1,9 @@
 //! The key with which a server proves its identity, and the file that holds it.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519};
@@ -11,8 +11,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use super::bounded::read_bounded;
 use super::pin::Pin;
-use super::{authority, tls};
+use super::tls;
 
 /// Name of the file in the state directory that holds the key and its certificate.
 pub const FILE_NAME: &str = "identity.pem";
@@ -109,15 +110,18 @@ impl Identity {
     /// If a file cannot be read, other users can read the key, or the two do not match.
     pub fn load(certificate: &Path, key: &Path) -> Result<Identity, IdentityError> {
         let read = |path: &Path| {
-            authority::read(path, MAX_FILE_BYTES).map_err(io_error("read", path))?.ok_or_else(
-                || IdentityError::Unusable(format!("{} is far too long", path.display())),
-            )
+            read_bounded(path, MAX_FILE_BYTES).map_err(|error| match error.kind() {
+                io::ErrorKind::FileTooLarge => {
+                    IdentityError::Unusable(format!("{} is far too long", path.display()))
+                }
+                _ => io_error("read", path)(error),
+            })
         };
-        let mode = fs::metadata(key).map_err(io_error("read", key))?.permissions().mode();
-        if mode & 0o077 != 0 {
+        let (certificate, secret) = (read(certificate)?, read(key)?);
+        if secret.is_exposed {
             return Err(IdentityError::KeyExposed { path: key.to_owned() });
         }
-        parse(&read(certificate)?, &read(key)?).map_err(IdentityError::Unusable)
+        parse(&certificate.bytes, &secret.bytes).map_err(IdentityError::Unusable)
     }
 
     /// Parses the identity in PEM text: a certificate chain, its own certificate first, and the
@@ -150,20 +154,15 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Iden
 
 /// Reads the identity at `path`. Returns `None` if there is no such file.
 fn load(path: &Path) -> Result<Option<Identity>, IdentityError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let corrupt = |problem| IdentityError::Corrupt { path: path.to_owned(), problem };
+    let pem = match read_bounded(path, MAX_FILE_BYTES) {
+        Ok(pem) => pem,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::FileTooLarge => return Err(corrupt(e.to_string())),
         Err(e) => return Err(io_error("read", path)(e)),
     };
-    let mode = file.metadata().map_err(io_error("read", path))?.permissions().mode();
-    let mut pem = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut pem).map_err(io_error("read", path))?;
-    let corrupt = |problem| IdentityError::Corrupt { path: path.to_owned(), problem };
-    if pem.len() as u64 > MAX_FILE_BYTES {
-        return Err(corrupt("far too long".to_owned()));
-    }
-    let identity = parse(&pem, &pem).map_err(corrupt)?;
-    if mode & 0o077 != 0 {
+    let identity = parse(&pem.bytes, &pem.bytes).map_err(corrupt)?;
+    if pem.is_exposed {
         return Err(IdentityError::Exposed { path: path.to_owned() });
     }
     Ok(Some(identity))
@@ -211,6 +210,8 @@ fn place(dir: &Path, path: &Path, pem: &str) -> Result<(), IdentityError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

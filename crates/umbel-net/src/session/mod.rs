@@ -50,6 +50,7 @@
 //! drops and dies where that matters.
 
 pub mod authority;
+mod bounded;
 pub mod client;
 mod client_task;
 mod congestion;
@@ -70,6 +71,7 @@ mod transport;
 pub mod url;
 
 pub use authority::{Authorities, AuthorityError, Credentials};
+pub use bounded::{Contents, read_bounded};
 pub use client::{BULK_WINDOW, ClientEvent, ClientSession, ConnectOptions};
 pub use error::{BindError, ClientError, CloseCode, NotAdmitted, SendError};
 pub use identity::{Identity, IdentityError};

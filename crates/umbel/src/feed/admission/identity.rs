@@ -1,17 +1,18 @@
 //! The key by which a receiver is admitted.
 
-use std::fs::{DirBuilder, File};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::DirBuilder;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use umbel_net::session::{Contents, read_bounded};
 use umbel_store::feed::seal::SecretKey;
 
 use crate::endpoint::random;
 
 /// Bytes of the file: 64 digits and the end of the line.
-const FILE_LEN: usize = 65;
+const FILE_LEN: u64 = 65;
 
 /// Loads the secret key from a file, or creates the file if it does not exist. If several programs
 /// start at once, one of them creates the key and all use it. Only its owner can read the file.
@@ -51,19 +52,15 @@ pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
 fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
     let shown = path.display();
     let read = || format!("cannot read this receiver's key in {shown}");
-    let file = match File::open(path) {
-        Ok(file) => file,
+    let (text, is_exposed) = match read_bounded(path, FILE_LEN) {
+        Ok(Contents { bytes, is_exposed }) => (String::from_utf8(bytes).ok(), is_exposed),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // It is something else, like one that is no text.
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => (None, false),
         Err(error) => return Err(error).with_context(read),
     };
-    let mode = file.metadata().with_context(read)?.permissions().mode();
-    let mut text = String::new();
-    let result = file.take(FILE_LEN as u64 + 1).read_to_string(&mut text);
-    if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::InvalidData) {
-        result.with_context(read)?;
-    }
-    match text.trim_end().parse() {
-        Ok(_) if mode & 0o077 != 0 => bail!(
+    match text.unwrap_or_default().trim_end().parse() {
+        Ok(_) if is_exposed => bail!(
             "{shown} can be read by others: run `chmod 600` on it if nobody has, or remove it to get \
              a new key, which senders have to be told"
         ),
@@ -77,6 +74,8 @@ fn load(path: &Path) -> anyhow::Result<Option<SecretKey>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
