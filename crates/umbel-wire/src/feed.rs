@@ -8,7 +8,7 @@
 //! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
-//! a=x-umbel-tmtp:3                            version of the protocol; 4 with a token
+//! a=x-umbel-tmtp:3                            version; 4 with a token, 5 if sealed
 //! a=x-umbel-tsi:3417
 //! a=x-umbel-node:83d1a7f0c2b45e96             the source's number in the tree
 //! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
@@ -53,6 +53,8 @@ pub use recovery::{Recovery, UnknownRecovery};
 pub const VERSION: u8 = 3;
 /// The protocol version of feeds with a token, whose messages have [stamps](crate::tmtp::Stamp).
 pub const STAMPED_VERSION: u8 = 4;
+/// The protocol version of sealed feeds, whose receivers get the key of the stamps from the source.
+pub const LISTED_VERSION: u8 = 5;
 /// Maximum length in bytes of a manifest's items: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
 /// Maximum number of blocks of a feed of files, without those of its manifest.
@@ -144,7 +146,7 @@ impl Feed {
         let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
         let mut attributes = vec![
             Attribute::new("tool", tool),
-            Attribute::new(TMTP, version(self.token).to_string()),
+            Attribute::new(TMTP, version(self.token, self.sealed.is_some()).to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
             Attribute::new(NODE, format!("{:016x}", self.node.0)),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
@@ -221,11 +223,11 @@ impl Feed {
     /// of range, or the protocol version is another one.
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
         let Some(theirs) = description.attribute(TMTP) else { return Ok(None) };
-        let ours = version(description.has(TOKEN));
+        let ours = version(description.has(TOKEN), description.has(SEALED));
         if theirs != ours.to_string() {
             let theirs = theirs.parse().unwrap_or(0);
-            // The version of feeds with a token, without one, is no version at all.
-            let other = (theirs, ours) == (STAMPED_VERSION, VERSION);
+            // The version of feeds with a token, without one, is no version at all, and so on.
+            let other = ours < theirs && theirs <= LISTED_VERSION;
             return Err(if other { bad(TMTP) } else { ParseError::Version { theirs, ours } });
         }
         let recovery = description.attribute(RECOVERY).map(str::parse::<Recovery>);
@@ -277,8 +279,12 @@ impl Feed {
 }
 
 /// Returns the protocol version of a feed.
-const fn version(token: bool) -> u8 {
-    if token { STAMPED_VERSION } else { VERSION }
+const fn version(token: bool, sealed: bool) -> u8 {
+    match (sealed, token) {
+        (true, _) => LISTED_VERSION,
+        (false, true) => STAMPED_VERSION,
+        (false, false) => VERSION,
+    }
 }
 
 fn code(value: &str) -> Option<(u16, u16, bool)> {
@@ -419,9 +425,13 @@ mod tests {
 
     #[test]
     fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
-        // A token was worth little before version 4: what is said was not stamped.
-        for (token, ours, others) in [(false, 3, &[1, 2, 5][..]), (true, 4, &[1, 2, 3, 5])] {
-            let text = Feed { token, ..feed() }.describe("umbel").emit();
+        // A token was worth little before version 4, since messages had no stamps, and a list closed
+        // no tree before version 5.
+        let (open, token) = (Feed { token: false, ..feed() }, feed());
+        for (feed, ours, others) in
+            [(open, 3, &[1, 2, 6][..]), (token, 4, &[1, 2, 3, 6]), (sealed(), 5, &[1, 2, 3, 4, 6])]
+        {
+            let text = feed.describe("umbel").emit();
             let with = |version: u8| {
                 let line = format!("x-umbel-tmtp:{version}\r\n");
                 let text = text.replace(&format!("x-umbel-tmtp:{ours}\r\n"), &line);
@@ -431,7 +441,9 @@ mod tests {
             for &theirs in others {
                 assert_eq!(with(theirs), Err(ParseError::Version { theirs, ours }));
             }
-            assert!(token || with(4) == Err(bad(TMTP)), "it has no token");
+            for more in ours + 1..=5 {
+                assert_eq!(with(more), Err(bad(TMTP)), "it has no token or list");
+            }
         }
     }
 
@@ -450,7 +462,7 @@ mod tests {
             ("sealed:a5", "sealed:"),
             ("files 3 1048576 212", "pipe"),
             ("files 3 1048576 212", "pipe 201326593"),
-            ("x-umbel-tmtp:4", "x-umbel-tmtp:9"),
+            ("x-umbel-tmtp:5", "x-umbel-tmtp:9"),
             ("00000083d1", "0000083d1"),
             ("00000083d1", "+0000083d1"),
             ("x-umbel-token", "x-umbel-recovery:magic"),

@@ -241,6 +241,9 @@ fn joining() -> impl Strategy<Value = Body> {
                 Body::JoinRequest(request)
             }),
         any::<(u64, u64)>().prop_map(|(nonce, challenge)| Body::JoinChallenge { nonce, challenge }),
+        any::<(u64, [u8; 16])>().prop_map(|(nonce, hint)| Body::KeyRequest { nonce, hint }),
+        (any::<u64>(), prop::array::uniform(any::<u8>()))
+            .prop_map(|(nonce, sealed)| Body::KeyAnswer { nonce, sealed }),
         (any::<u64>(), 0..6_usize).prop_map(|(nonce, reason)| {
             let reason = [
                 Refusal::Full,

@@ -267,6 +267,8 @@ pub enum ReceiverEvent {
     StoppedManaging,
     /// No parent takes the receiver. It retries if the refusal may pass.
     Refused(Refusal),
+    /// The source, which is heard, gives this receiver no key of the tree: it is not on the list.
+    NotListed,
     /// The receiver held up the feed for too long and was given up by its parent. It goes on with
     /// the data that come and fetches the rest.
     Evicted,

@@ -1,5 +1,6 @@
 //! Every constant of TMTP, as a default that experiments can sweep.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -33,10 +34,40 @@ pub struct NodeConfig {
     /// How losses are recovered. Without a tree every receiver is a child of the source. Default
     /// by the tree.
     pub recovery: Recovery,
-    /// Key that all admitted nodes of the feed share. With it each message is stamped, and only what
-    /// has a stamp is heard, so that the node must know its `address`. Default `None`: all nodes are
-    /// admitted.
+    /// Key that all who have the feed's token share. With it each message is stamped, and only what
+    /// has a stamp is heard, so that the node must know its `address`. Default `None`: there is no
+    /// token.
     pub admission: Option<[u8; 32]>,
+    /// Who else is admitted, by keys. Default: no matter.
+    pub list: List,
+}
+
+/// A list of the receivers of a feed, as one node knows it. With one, messages are stamped as with a
+/// token; with both, a node needs both. `Debug` shows no secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum List {
+    /// There is none.
+    #[default]
+    None,
+    /// The source has it.
+    Has {
+        /// Secret of the tree, drawn for this feed.
+        tree: [u8; 32],
+        /// For each receiver the secret that it shares with the source.
+        receivers: Vec<[u8; 32]>,
+    },
+    /// The receiver shares this secret with the source, if it is on the list.
+    On([u8; 32]),
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            List::None => f.write_str("None"),
+            List::Has { receivers, .. } => write!(f, "Has({})", receivers.len()),
+            List::On(_) => f.write_str("On"),
+        }
+    }
 }
 
 /// What is fixed of a feed. Every node of it knows that from the session directory, and believes
@@ -257,7 +288,13 @@ impl NodeConfig {
             scope: 32,
             recovery: Recovery::Tree,
             admission: None,
+            list: List::None,
         }
+    }
+
+    /// Returns whether messages are stamped.
+    pub(super) fn is_closed(&self) -> bool {
+        self.admission.is_some() || self.list != List::None
     }
 
     /// Returns the group to which nodes send, if they do.
@@ -463,7 +500,7 @@ pub enum ConfigError {
     #[error("port 0, where nobody can answer")]
     NoPort,
     /// The node does not know its address, which its stamps need.
-    #[error("the address {0}, where a node of a feed with a token needs its own")]
+    #[error("the address {0}, where a node of a feed with a token or a list needs its own")]
     NoAddress(SocketAddr),
 }
 
@@ -492,7 +529,7 @@ fn check(
         Err(ConfigError::Shape { symbol_len, block_symbols })
     } else if node.address.port() == 0 || shape.source.port() == 0 {
         Err(ConfigError::NoPort)
-    } else if node.admission.is_some() && node.address.ip().is_unspecified() {
+    } else if node.is_closed() && node.address.ip().is_unspecified() {
         Err(ConfigError::NoAddress(node.address))
     } else {
         Ok(())

@@ -36,6 +36,8 @@ drop_reasons! {
     OverLimit,
     /// Its stamp is missing or wrong.
     NotAuthentic,
+    /// The source has not given this node the key of the tree yet.
+    NoKey,
     /// It came before.
     Replayed,
     /// It was said too long ago.

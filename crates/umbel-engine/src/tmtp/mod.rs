@@ -29,7 +29,7 @@
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
 //!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
-//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token.
+//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token or a list.
 //! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
 //! A lost packet goes this way:
@@ -58,8 +58,8 @@
 //!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
 //!   slows it by back-pressure alone.
 //! - **Trust.** Without an admission key messages are as authentic as addresses are, and tokens
-//!   keep out nodes that do not see the traffic. With one, `authentic/` keeps out all that do not
-//!   know it; repairs are as authentic as addresses are all the same. The hosts' digests verify the
+//!   keep out nodes that do not see the traffic. With one, or a list, `authentic/` keeps out all
+//!   others; repairs are as authentic as addresses are all the same. The hosts' digests verify the
 //!   data. Any node in a domain can ask for repairs: each block is
 //!   repaired at most once in a hold-down.
 //! - **Memory.** Buffers, children, reports and everything else that other nodes can make grow
@@ -97,7 +97,7 @@ pub use api::{
     SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
 };
 pub use config::{
-    ConfigError, Draws, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
+    ConfigError, Draws, List, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
     TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};

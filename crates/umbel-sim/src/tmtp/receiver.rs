@@ -119,6 +119,7 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
             ReceiverEvent::Orphaned => self.orphaned += 1,
             ReceiverEvent::BecameManager => self.elected += 1,
             ReceiverEvent::Refused(why) => self.refused = Some(why),
+            ReceiverEvent::NotListed => self.refused = Some(Refusal::NotAdmitted),
             ReceiverEvent::Evicted => self.evicted += 1,
             ReceiverEvent::End(end) => self.end = Some(end),
             ReceiverEvent::Complete => {

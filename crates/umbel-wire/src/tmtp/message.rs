@@ -86,6 +86,10 @@ message_types! {
     TreePage = 0xC7,
     /// JOIN_CHALLENGE.
     JoinChallenge = 0xC8,
+    /// KEY_REQUEST.
+    KeyRequest = 0xC9,
+    /// KEY_ANSWER.
+    KeyAnswer = 0xCA,
 }
 
 impl MessageType {
@@ -121,6 +125,8 @@ const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
 const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
+const HINT: Field = Field { number: 27, name: "hint of a receiver" };
+const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
 const HAS_ROOM: u32 = u32::MAX;
@@ -135,6 +141,8 @@ impl Body {
             Body::JoinConfirm(_) => MessageType::JoinConfirm,
             Body::JoinRefused { .. } => MessageType::JoinRefused,
             Body::JoinChallenge { .. } => MessageType::JoinChallenge,
+            Body::KeyRequest { .. } => MessageType::KeyRequest,
+            Body::KeyAnswer { .. } => MessageType::KeyAnswer,
             Body::Beacon(_) => MessageType::Beacon,
             Body::Heartbeat(_) => MessageType::Heartbeat,
             Body::Ack(_) => MessageType::Ack,
@@ -197,6 +205,14 @@ impl Body {
             Body::JoinChallenge { nonce, challenge } => {
                 frame.number(NONCE, *nonce);
                 frame.number(CHALLENGE, *challenge);
+            }
+            Body::KeyRequest { nonce, hint } => {
+                frame.number(NONCE, *nonce);
+                frame.field(HINT, |out| out.extend_from_slice(hint));
+            }
+            Body::KeyAnswer { nonce, sealed } => {
+                frame.number(NONCE, *nonce);
+                frame.field(SEALED_KEY, |out| out.extend_from_slice(sealed));
             }
             Body::Beacon(beacon) => frame.field(BEACON, |out| put_beacon(out, beacon)),
             Body::Heartbeat(heartbeat) => {
@@ -269,6 +285,13 @@ impl Body {
                 nonce: fields.number(NONCE)?,
                 challenge: fields.number(CHALLENGE)?,
             },
+            MessageType::KeyRequest => {
+                Body::KeyRequest { nonce: fields.number(NONCE)?, hint: read_bytes(fields, HINT)? }
+            }
+            MessageType::KeyAnswer => Body::KeyAnswer {
+                nonce: fields.number(NONCE)?,
+                sealed: read_bytes(fields, SEALED_KEY)?,
+            },
             MessageType::Beacon => Body::Beacon(read_beacon(reader(fields, BEACON)?, sender)?),
             MessageType::Heartbeat => Body::Heartbeat(Box::new(read_heartbeat(fields, sender)?)),
             MessageType::Ack => Body::Ack(read_ack(fields)?),
@@ -316,6 +339,13 @@ impl Body {
 
 fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {
     Ok(Reader::new(field.name, fields.required(field)?))
+}
+
+fn read_bytes<const N: usize>(
+    fields: &mut Fields<'_>,
+    field: Field,
+) -> Result<[u8; N], ParseError> {
+    fields.required(field)?.try_into().map_err(|_| bad(field, "of another length"))
 }
 
 fn put_search(frame: &mut Frame<'_>, search: &Search) {

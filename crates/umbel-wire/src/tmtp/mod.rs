@@ -15,8 +15,8 @@
 //! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
 //! left on arrival, plus 1.
 //!
-//! Where a feed has a token, a [`Stamp`] stands behind each message in its datagram, except in
-//! TREE_QUERY and TREE_PAGE. Its key, and who checks it, are up to the engines.
+//! Where a feed has a token or a list of keys, a [`Stamp`] stands behind each message in its datagram,
+//! except in TREE_QUERY, TREE_PAGE and KEY_ANSWER. Its key, and who checks it, are up to the engines.
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
@@ -36,6 +36,11 @@ use crate::{Digest, Tsi};
 pub use esi_set::EsiSet;
 pub use message::MessageType;
 pub use stamp::{CODE_LEN, Stamp, StampKey};
+
+/// Length in bytes of the value by which a source finds a receiver on its list.
+pub const KEY_HINT_LEN: usize = 16;
+/// Length in bytes of a key in KEY_ANSWER: 32, and a tag.
+pub const SEALED_KEY_LEN: usize = 32 + 16;
 
 /// A process that takes part in feeds: source, domain manager or member. The number is random; a
 /// restarted process is another node.
@@ -89,6 +94,20 @@ pub enum Body {
         nonce: u64,
         /// Number that the parent drew for this request.
         challenge: u64,
+    },
+    /// KEY_REQUEST: asks the source for the key of the tree, in a feed for those on a list.
+    KeyRequest {
+        /// Identifies the request. KEY_ANSWER returns it.
+        nonce: u64,
+        /// Value by which the source finds the receiver on its list.
+        hint: [u8; KEY_HINT_LEN],
+    },
+    /// KEY_ANSWER: the key of the tree, for the receiver that asked.
+    KeyAnswer {
+        /// The request's.
+        nonce: u64,
+        /// The key, encrypted, and a tag.
+        sealed: [u8; SEALED_KEY_LEN],
     },
     /// Announces a manager's state to its domain, periodically.
     Beacon(Beacon),

@@ -12,6 +12,8 @@ pub enum StampKey {
     Tree,
     /// The key of two nodes, one of which joined the other.
     Pair,
+    /// The key of the source and of one receiver on its list.
+    Personal,
 }
 
 /// Follows a message in its datagram.
@@ -38,6 +40,7 @@ impl Stamp {
         out.push(match self.key {
             StampKey::Tree => 1,
             StampKey::Pair => 2,
+            StampKey::Personal => 3,
         });
         out.extend_from_slice(&self.number.to_be_bytes());
         out.extend_from_slice(&self.code);
@@ -53,6 +56,7 @@ impl Stamp {
         let key = match key {
             1 => StampKey::Tree,
             2 => StampKey::Pair,
+            3 => StampKey::Personal,
             _ => return None,
         };
         let (number, code) = rest.split_first_chunk::<8>()?;
@@ -74,11 +78,11 @@ mod tests {
         fn a_message_and_its_stamp_are_split_where_they_were_joined(
             number: u64,
             code: [u8; CODE_LEN],
-            pair: bool,
+            key in 0_usize..3,
             nonce: u64,
             cut in 0_usize..60,
         ) {
-            let key = if pair { StampKey::Pair } else { StampKey::Tree };
+            let key = [StampKey::Tree, StampKey::Pair, StampKey::Personal][key];
             let stamp = Stamp { key, number, code };
             let body = Body::LeaveConfirm { nonce };
             let mut datagram = Vec::new();

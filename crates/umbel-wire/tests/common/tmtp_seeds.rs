@@ -94,6 +94,8 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
             })),
         ),
         ("join_challenge", B::JoinChallenge { nonce, challenge: 77 }),
+        ("key_request", B::KeyRequest { nonce, hint: [0xA5; 16] }),
+        ("key_answer", B::KeyAnswer { nonce, sealed: [0x5A; 48] }),
         ("join_refused", B::JoinRefused { nonce, reason: Refusal::NotAdmitted }),
         ("beacon", B::Beacon(beacon(vec![source, NodeId(9), manager]))),
         (

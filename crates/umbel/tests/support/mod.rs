@@ -16,6 +16,7 @@ pub(crate) mod ssm;
 pub(crate) mod stranger;
 pub(crate) mod streams;
 pub(crate) mod tap;
+pub(crate) mod town;
 pub(crate) mod turn;
 
 use std::net::{IpAddr, SocketAddr};

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::{hkdf, hmac};
 use umbel_wire::Tsi;
-use umbel_wire::tmtp::{CODE_LEN, NodeId, Stamp, StampKey};
+use umbel_wire::tmtp::{CODE_LEN, KEY_HINT_LEN, NodeId, Stamp, StampKey};
 
 use super::numbers::Seen;
+use crate::seal::Cipher;
 
 /// A node and its address.
 pub(super) type End = (NodeId, SocketAddr);
@@ -20,10 +21,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Derives them from the admission key of a feed.
-    pub(super) fn new(feed: Tsi, admission: &[u8]) -> Keys {
+    /// Derives them from the admission key of a feed, if there is a token, and from what the source
+    /// gives those on its list, if there is one.
+    pub(super) fn new(feed: Tsi, token: Option<&[u8; 32]>, given: Option<&[u8; 32]>) -> Keys {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"umbel 2026 control tree of a feed");
-        let root = salt.extract(&[&feed.0.to_be_bytes()[..], admission].concat());
+        let part = |key: Option<&[u8; 32]>| key.map_or(Vec::new(), |key| key.to_vec());
+        let root = salt.extract(&[&feed.0.to_be_bytes()[..], &part(token), &part(given)].concat());
         Keys { feed, tree: expand(&root, &[b"tree"]), root }
     }
 
@@ -51,6 +54,38 @@ impl Keys {
             ],
         );
         Pair { id: other, nonce, challenge, key, number: 0, seen: Seen::default() }
+    }
+}
+
+/// What the source and one receiver on its list share: keys for asking and answering.
+#[derive(Debug)]
+pub(super) struct Personal(hkdf::Prk);
+
+impl Personal {
+    /// Derives them from the secret of both.
+    pub(super) fn new(feed: Tsi, secret: &[u8; 32]) -> Personal {
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"umbel 2026 one receiver of a feed");
+        Personal(salt.extract(&[&feed.0.to_be_bytes()[..], secret].concat()))
+    }
+
+    /// Returns the value by which the source finds the receiver.
+    pub(super) fn hint(&self) -> [u8; KEY_HINT_LEN] {
+        let mut hint = [0; KEY_HINT_LEN];
+        hint.copy_from_slice(&expand_bytes(&self.0, &[b"hint"])[..KEY_HINT_LEN]);
+        hint
+    }
+
+    /// Returns the key of requests.
+    pub(super) fn requests(&self) -> hmac::Key {
+        expand(&self.0, &[b"request"])
+    }
+
+    /// Returns what seals the answer to one request. Of each there is one message only.
+    pub(super) fn answers(&self, (receiver, source): (End, End), nonce: u64) -> Cipher {
+        let [receiver, source] = [receiver, source]
+            .map(|(id, address)| [&id.0.to_be_bytes()[..], &bytes_of(address)].concat());
+        let parts: &[&[u8]] = &[b"answer", &receiver, &source, &nonce.to_be_bytes()];
+        Cipher::aes_256(&expand_bytes(&self.0, parts))
     }
 }
 
@@ -112,7 +147,11 @@ pub(super) fn code(
     message: &[u8],
 ) -> [u8; CODE_LEN] {
     let mut context = hmac::Context::with_key(key);
-    context.update(&[u8::from(kind == StampKey::Pair)]);
+    context.update(&[match kind {
+        StampKey::Tree => 0,
+        StampKey::Pair => 1,
+        StampKey::Personal => 2,
+    }]);
     context.update(&number.to_be_bytes());
     context.update(&bytes_of(from));
     context.update(&bytes_of(to));
@@ -129,8 +168,12 @@ pub(super) fn same(a: &[u8; CODE_LEN], b: &[u8; CODE_LEN]) -> bool {
 }
 
 fn expand(root: &hkdf::Prk, parts: &[&[u8]]) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &expand_bytes(root, parts))
+}
+
+fn expand_bytes(root: &hkdf::Prk, parts: &[&[u8]]) -> [u8; 32] {
     let mut key = [0; 32];
     let filled = root.expand(parts, KeyLen).and_then(|okm| okm.fill(&mut key));
     filled.expect("HKDF gives up to 255 times 32 bytes");
-    hmac::Key::new(hmac::HMAC_SHA256, &key)
+    key
 }

@@ -1,13 +1,13 @@
-//! The control tree's messages, made authentic where the feed has a token.
+//! The control tree's messages, made authentic where the feed has a token or a list.
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
-//! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token there is
-//! none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs` what makes a
-//! message count once.
+//! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token or a list
+//! there is none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs` what
+//! makes a message count once, and `admission.rs` how those on a list get the key of the tree.
 //!
 //! # Joining
 //!
-//! Both keys follow from the token. The *tree key* is that of all nodes. Two nodes of which one joins
+//! Both keys follow from the token, or from what the source gives those on its list, or from both. The *tree key* is that of all nodes. Two nodes of which one joins
 //! the other make a *pair key* from the tree key, the feed, both numbers and addresses, and a fresh
 //! number of each:
 //!
@@ -48,12 +48,13 @@
 //!
 //! # Limitations
 //!
-//! - All who have the token have the tree key. They can speak in any node's name.
+//! - All who have the token, or are on the list, have the tree key. They can speak in any node's name.
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
 //!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
 //! - An attacker on the path can drop and delay. One who sends with others' addresses can repeat, to
 //!   who comes new, what was said in the last [`numbers::STALE`].
 
+mod admission;
 mod keys;
 mod numbers;
 #[cfg(test)]
@@ -64,12 +65,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use umbel_wire::Tsi;
-use umbel_wire::tmtp::{Body, Message, NodeId, Stamp, StampKey};
+use umbel_wire::tmtp::{Body, Message, NodeId, SEALED_KEY_LEN, Stamp, StampKey};
 
+use self::admission::{Applicant, Desk};
 use self::keys::{End, Keys, Pair, code, same, without_port};
 use self::numbers::Numbers;
 
-use super::config::NodeConfig;
+use super::config::{List, NodeConfig};
 use super::drops::DropReason;
 use super::incoming;
 use crate::{Address, Datagram, Instant};
@@ -87,8 +89,10 @@ const SHUT_OUT: (u32, Duration) = (5, Duration::from_secs(4));
 pub(super) enum Opened {
     /// A message to handle.
     Message(Message),
-    /// A part of the handshake, which is answered.
+    /// A part of a handshake, which is answered.
     Answered,
+    /// The source has given this node the key of the tree.
+    Admitted,
     /// An ACK or REPORT under the key of a pair that is not known here. The sender may take this node
     /// for its parent.
     Stranger {
@@ -127,7 +131,14 @@ struct Asking {
 pub(super) struct Authentic {
     feed: Tsi,
     own: End,
-    keys: Keys,
+    source: End,
+    token: Option<[u8; 32]>,
+    /// The keys of the tree. A receiver on a list gets them from the source.
+    keys: Option<Keys>,
+    /// The source's list.
+    desk: Option<Desk>,
+    /// This node, as long as it has no keys.
+    applicant: Option<Applicant>,
     /// What challenges are derived from, and the number of those drawn.
     secret: [u8; 32],
     drawn: u64,
@@ -161,18 +172,35 @@ fn needs_pair(body: &Body, multicast: bool) -> bool {
 }
 
 impl Authentic {
-    /// Creates the stamps of a node in a feed with this admission key. `source` is the source's
-    /// number, and `secret` what nobody else knows.
-    pub(super) fn new(node: &NodeConfig, source: NodeId, secret: &[u8; 32]) -> Option<Authentic> {
-        let admission = node.admission?;
+    /// Creates the stamps of a node, unless the feed is open to all. `source` is the source's place,
+    /// and `secret` what nobody else knows.
+    pub(super) fn new(node: &NodeConfig, source: End, secret: &[u8; 32]) -> Option<Authentic> {
+        if !node.is_closed() {
+            return None;
+        }
+        let (feed, token) = (node.feed, node.admission);
+        let nonce = blake3::derive_key("umbel 2026 number of a request for a key", secret);
+        let nonce = u64::from_be_bytes(*nonce.first_chunk().expect("32 bytes"));
         let secret = blake3::derive_key("umbel 2026 challenges of joining nodes", secret);
+        let keys = |given| Some(Keys::new(feed, token.as_ref(), given));
+        let (keys, desk, applicant) = match &node.list {
+            List::None => (keys(None), None, None),
+            List::Has { tree, receivers } => {
+                (keys(Some(tree)), Some(Desk::new(feed, *tree, receivers)), None)
+            }
+            List::On(secret) => (None, None, Some(Applicant::new(feed, secret, nonce))),
+        };
         Some(Authentic {
-            feed: node.feed,
+            feed,
             own: (node.id, node.address),
-            keys: Keys::new(node.feed, &admission),
+            source,
+            token,
+            keys,
+            desk,
+            applicant,
             secret,
             drawn: 0,
-            numbers: Numbers::new(node.id, source),
+            numbers: Numbers::new(node.id, source.0),
             peers: BTreeMap::new(),
             asking: None,
             proved: false,
@@ -183,8 +211,44 @@ impl Authentic {
     }
 
     /// Returns the next message to send by itself, and to whom.
-    pub(super) fn poll(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.outbox.pop_front()
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
+        let ends = (self.own, self.source);
+        let request = self.applicant.as_mut().and_then(|applicant| applicant.poll(now, ends));
+        request.map(|request| (self.source.1, request)).or_else(|| self.outbox.pop_front())
+    }
+
+    /// Begins to ask the source for the key of the tree, if this node has none. Returns whether it
+    /// must wait for it, and can say nothing until then.
+    pub(super) fn begin(&mut self, now: Instant) -> bool {
+        if let Some(applicant) = &mut self.applicant {
+            applicant.begin(now);
+        }
+        self.is_waiting()
+    }
+
+    /// Returns whether this node has no key of the tree.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.applicant.is_some()
+    }
+
+    /// Returns when to ask again, or to give that up.
+    pub(super) fn asks_at(&self) -> Option<Instant> {
+        let applicant = self.applicant.as_ref()?;
+        let heard = self.doubts.is_some_and(|(count, _)| count >= SHUT_OUT.0);
+        let hopeless = applicant.hopeless_at().filter(|_| heard);
+        [applicant.next(), hopeless].into_iter().flatten().min()
+    }
+
+    /// Returns whether this node is not on the list, as it seems: the source is heard, and does not
+    /// answer. Only the first call says so.
+    pub(super) fn is_unlisted(&mut self, now: Instant) -> bool {
+        let heard = self.doubts.is_some_and(|(count, _)| count >= SHUT_OUT.0);
+        let Some(applicant) = self.applicant.as_mut().filter(|_| heard) else { return false };
+        let hopeless = applicant.hopeless_at().is_some_and(|at| at <= now);
+        if hopeless {
+            applicant.tell();
+        }
+        hopeless
     }
 
     /// Returns whether the token seems to be wrong: the source is heard, and no stamp is right. Only
@@ -199,7 +263,8 @@ impl Authentic {
     pub(super) fn shut_out_at(&self) -> Option<Instant> {
         let (most, time) = SHUT_OUT;
         let (_, since) = self.doubts.filter(|(count, _)| *count >= most)?;
-        (!self.proved && !self.told).then_some(since + time)
+        let open = self.proved || self.told || self.is_waiting();
+        (!open).then_some(since + time)
     }
 
     /// Returns a message with its stamp, as it goes to an address.
@@ -238,9 +303,10 @@ impl Authentic {
 
     /// Appends a stamp with the tree key.
     fn stamp(&mut self, now: Instant, to: SocketAddr, multicast: bool, message: &mut Vec<u8>) {
+        let Some(keys) = &self.keys else { return };
         let from = if multicast { without_port(self.own.1) } else { self.own.1 };
         let (key, number) = (StampKey::Tree, self.numbers.next(now));
-        let code = code(&self.keys.tree, (key, number), (from, to), message);
+        let code = code(&keys.tree, (key, number), (from, to), message);
         Stamp { key, number, code }.emit(message);
     }
 
@@ -257,11 +323,16 @@ impl Authentic {
     ) -> Result<Opened, DropReason> {
         let Some((bytes, stamp)) = Stamp::split(datagram.payload) else {
             let message = incoming::message(datagram.payload, node)?;
-            if let Body::TreeQuery { .. } = message.body {
-                return Ok(Opened::Message(message));
-            }
-            self.doubt(now, &message);
-            return Err(DropReason::NotAuthentic);
+            return match message.body {
+                Body::TreeQuery { .. } => Ok(Opened::Message(message)),
+                Body::KeyAnswer { nonce, sealed } => {
+                    self.on_key(message.sender, datagram.by, nonce, sealed)
+                }
+                _ => {
+                    self.doubt(now, datagram.by, &message);
+                    Err(DropReason::NotAuthentic)
+                }
+            };
         };
         let message = incoming::message(bytes, node)?;
         let (from, to, multicast) = match datagram.by {
@@ -272,12 +343,21 @@ impl Authentic {
             }
             Address::Session(_) => return Err(DropReason::Unexpected),
         };
-        if stamp.key == StampKey::Pair {
-            return self.open_pair(now, from, (bytes, stamp), message);
+        match stamp.key {
+            StampKey::Tree => {}
+            StampKey::Pair => return self.open_pair(now, from, (bytes, stamp), message),
+            StampKey::Personal if multicast => return Err(DropReason::Unexpected),
+            StampKey::Personal => {
+                return self.open_personal(now, from, (bytes, stamp), &message);
+            }
         }
-        let made = code(&self.keys.tree, (StampKey::Tree, stamp.number), (from, to), bytes);
+        let Some(keys) = &self.keys else {
+            self.doubt(now, datagram.by, &message);
+            return Err(DropReason::NoKey);
+        };
+        let made = code(&keys.tree, (StampKey::Tree, stamp.number), (from, to), bytes);
         if !same(&made, &stamp.code) || needs_pair(&message.body, multicast) {
-            self.doubt(now, &message);
+            self.doubt(now, datagram.by, &message);
             return Err(DropReason::NotAuthentic);
         }
         self.proved = true;
@@ -285,7 +365,7 @@ impl Authentic {
         match message.body {
             Body::JoinRequest(ref request) => {
                 let nonce = request.nonce;
-                self.on_request(now, (message.sender, from), nonce);
+                self.on_request(now, (message.sender, from), nonce)?;
                 Ok(Opened::Answered)
             }
             Body::JoinChallenge { nonce, challenge } => {
@@ -296,9 +376,10 @@ impl Authentic {
         }
     }
 
-    /// Notes a heartbeat without a right stamp.
-    fn doubt(&mut self, now: Instant, message: &Message) {
-        if !self.proved && matches!(message.body, Body::Heartbeat(_)) {
+    /// Notes a heartbeat of the source's host without a right stamp.
+    fn doubt(&mut self, now: Instant, by: Address, message: &Message) {
+        let of_source = matches!(by, Address::Channel(by) if by.source == Some(self.source.1.ip()));
+        if !self.proved && of_source && matches!(message.body, Body::Heartbeat(_)) {
             let (count, _) = self.doubts.get_or_insert((0, now));
             *count = count.saturating_add(1);
         }
@@ -318,26 +399,69 @@ impl Authentic {
         peer
     }
 
-    /// Answers a child's request with a challenge.
-    fn on_request(&mut self, now: Instant, child: End, nonce: u64) {
+    /// Answers a receiver that asks for the key of the tree.
+    fn open_personal(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        asked: (&[u8], Stamp),
+        message: &Message,
+    ) -> Result<Opened, DropReason> {
+        let desk = self.desk.as_mut().ok_or(DropReason::Unexpected)?;
+        let Body::KeyRequest { nonce, hint } = message.body else {
+            return Err(DropReason::NotAuthentic);
+        };
         if self.outbox.len() >= MAX_OUTBOX {
-            return;
+            return Err(DropReason::OverLimit);
+        }
+        let ends = ((message.sender, from), self.own);
+        let answer = desk.answer(now, ends, (nonce, hint), asked)?;
+        self.outbox.push_back((from, answer));
+        Ok(Opened::Answered)
+    }
+
+    /// Takes the key of the tree from the source.
+    fn on_key(
+        &mut self,
+        sender: NodeId,
+        by: Address,
+        nonce: u64,
+        sealed: [u8; SEALED_KEY_LEN],
+    ) -> Result<Opened, DropReason> {
+        let applicant = self.applicant.as_ref().ok_or(DropReason::NotAsked)?;
+        if (sender, by) != (self.source.0, Address::Host(self.source.1)) {
+            return Err(DropReason::ForgedSource);
+        }
+        let tree = applicant.open((self.own, self.source), nonce, sealed)?;
+        self.keys = Some(Keys::new(self.feed, self.token.as_ref(), Some(&tree)));
+        // Until now no stamp could be right.
+        (self.applicant, self.doubts) = (None, None);
+        Ok(Opened::Admitted)
+    }
+
+    /// Answers a child's request with a challenge.
+    fn on_request(&mut self, now: Instant, child: End, nonce: u64) -> Result<(), DropReason> {
+        let keys = self.keys.as_ref().ok_or(DropReason::NoKey)?;
+        if self.outbox.len() >= MAX_OUTBOX {
+            return Err(DropReason::OverLimit);
         }
         let offered = self.peers.get(&child.1).and_then(|peer| peer.offered.as_ref());
         let same = offered.filter(|pair| (pair.id, pair.nonce) == (child.0, nonce));
-        let challenge = same.map(|pair| pair.challenge);
-        let challenge = challenge.unwrap_or_else(|| {
+        let challenge = if let Some(pair) = same {
+            pair.challenge
+        } else {
             let drawn = blake3::keyed_hash(&self.secret, &self.drawn.to_be_bytes());
             self.drawn += 1;
             let pair_of = u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("32 bytes"));
-            let pair = self.keys.pair((child, self.own), child.0, (nonce, pair_of));
+            let pair = keys.pair((child, self.own), child.0, (nonce, pair_of));
             self.peer(now, child.1).offered = Some(pair);
             pair_of
-        });
+        };
         let body = Body::JoinChallenge { nonce, challenge };
         let message = Message { feed: self.feed, sender: self.own.0, body };
         let bytes = self.seal(now, Address::Host(child.1), &message);
         self.outbox.push_back((child.1, bytes));
+        Ok(())
     }
 
     /// Sends this node's own request again, under the key that the challenge gives.
@@ -352,7 +476,8 @@ impl Authentic {
         let asking = self.asking.as_ref().filter(asked).ok_or(DropReason::NotAsked)?;
         let mut bytes = asking.message.clone();
         let own = self.own;
-        let pair = self.keys.pair((own, parent), parent.0, (nonce, challenge));
+        let keys = self.keys.as_ref().ok_or(DropReason::NoKey)?;
+        let pair = keys.pair((own, parent), parent.0, (nonce, challenge));
         let peer = self.peer(now, parent.1);
         let known =
             |pair: &Pair| (pair.id, pair.nonce, pair.challenge) == (parent.0, nonce, challenge);

@@ -32,7 +32,7 @@ fn config(node: usize, token: u8) -> NodeConfig {
 
 /// Node 0 is the source.
 fn stamps(node: usize, token: u8) -> Authentic {
-    Authentic::new(&config(node, token), NodeId(1), &[node as u8; 32]).unwrap()
+    Authentic::new(&config(node, token), (NodeId(1), address(0)), &[node as u8; 32]).unwrap()
 }
 
 fn request(nonce: u64) -> Body {
@@ -119,13 +119,14 @@ impl Honest {
         let by = Address::Host(address(from));
         let datagram = Datagram { by, hop_limit: None, payload: bytes };
         let opened = self.nodes[at].open(self.now, &datagram, &config(at, 7));
-        while let Some((to, bytes)) = self.nodes[at].poll() {
+        while let Some((to, bytes)) = self.nodes[at].poll(self.now) {
             let to = (0..NODES).find(|&node| address(node) == to).unwrap();
             self.sealed.push(Sealed { by: at, to, bytes });
         }
         let message = match opened? {
             Opened::Message(message) => message,
             Opened::Answered => return Ok(()),
+            Opened::Admitted => panic!("nobody asked for a key"),
             // It is asked nothing but whether it has a place, which it has not.
             Opened::Stranger { .. } => return Err(DropReason::ForgedChild),
         };
@@ -368,7 +369,8 @@ fn tables_are_bounded() {
         let message = Message { feed: FEED, sender: node.own.0, body: request(n) };
         let bytes = node.seal(ms(n), Address::Host(address(0)), &message);
         let datagram = Datagram { by: Address::Host(from), hop_limit: None, payload: &bytes };
-        parent.open(ms(n), &datagram, &config(0, 7)).unwrap();
+        let opened = parent.open(ms(n), &datagram, &config(0, 7));
+        assert!(matches!(opened, Ok(Opened::Answered) | Err(DropReason::OverLimit)));
     }
     assert!(parent.outbox.len() <= MAX_OUTBOX);
     assert!(parent.peers.len() <= MAX_OUTBOX, "who is not answered is not remembered");

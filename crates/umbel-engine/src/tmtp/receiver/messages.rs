@@ -67,6 +67,10 @@ impl<K: SymbolSink> Receiver<K> {
         {
             Opened::Message(message) => message,
             Opened::Answered => return Ok(()),
+            Opened::Admitted => {
+                self.tree.join(now);
+                return Ok(());
+            }
             Opened::Stranger { id, from, token } => {
                 return self.tree.check_child(now, id, from, token);
             }

@@ -83,6 +83,8 @@ timers! {
         Silence,
         /// When to notice that the token is wrong.
         Token,
+        /// When to ask the source for the key of the tree, or to give that up.
+        Key,
         /// When to believe what others say of the blocks that were sent.
         Hearsay,
         /// When to repair for children, or to evict one.
@@ -148,7 +150,7 @@ pub struct Receiver<K> {
     config: ReceiverConfig,
     stage: Stage,
     tree: Tree,
-    /// Present with an admission key.
+    /// Present unless everybody is admitted.
     authentic: Option<Authentic>,
     /// The parent's domain.
     upstream: Option<Upstream>,
@@ -180,7 +182,7 @@ impl<K: SymbolSink> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
-        let authentic = Authentic::new(&config.node, shape.id, &draws.cookies);
+        let authentic = Authentic::new(&config.node, (shape.id, shape.source), &draws.cookies);
         let tree = Tree::new(
             &config.node,
             shape.source,
@@ -435,6 +437,9 @@ impl<K: SymbolSink> Receiver<K> {
         if self.authentic.as_mut().is_some_and(|authentic| authentic.is_shut_out(now)) {
             self.events.push_back(ReceiverEvent::Refused(Refusal::NotAdmitted));
         }
+        if self.authentic.as_mut().is_some_and(|authentic| authentic.is_unlisted(now)) {
+            self.events.push_back(ReceiverEvent::NotListed);
+        }
         self.find_gaps(now);
         if self.recovery.take_caught_up(&self.delivery) {
             self.tree.join(now);
@@ -451,6 +456,7 @@ impl<K: SymbolSink> Receiver<K> {
         timers.put(Timer::Tree, self.tree.poll_timeout());
         timers.put(Timer::Silence, self.silent_at());
         timers.put(Timer::Token, self.authentic.as_ref().and_then(Authentic::shut_out_at));
+        timers.put(Timer::Key, self.authentic.as_ref().and_then(Authentic::asks_at));
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
         if let Stage::Leaving { until, .. } = self.stage {
@@ -567,6 +573,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 }
                 // Messages are built when they are polled, and the rest is settled.
                 Timer::Token
+                | Timer::Key
                 | Timer::Leave
                 | Timer::Ack
                 | Timer::Nack
@@ -585,10 +592,14 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         if !self.takes_part() {
             return None;
         }
-        if let Some((to, bytes)) = self.authentic.as_mut().and_then(Authentic::poll) {
+        let authentic = self.authentic.as_mut();
+        if let Some((to, bytes)) = authentic.and_then(|authentic| authentic.poll(now)) {
             self.stats.control_sent += 1;
             buf.push_message(bytes);
             return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
+        }
+        if self.authentic.as_ref().is_some_and(Authentic::is_waiting) {
+            return None;
         }
         if let Some((to, hop_limit, body)) = self.next_message(now) {
             self.stats.control_sent += 1;

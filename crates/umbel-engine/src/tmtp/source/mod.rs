@@ -104,7 +104,7 @@ pub struct Source<S> {
     shelf: Shelf<S>,
     domain: Domain,
     tree: Tree,
-    /// Present with an admission key.
+    /// Present unless everybody is admitted.
     authentic: Option<Authentic>,
     help: Help,
     fetched: Fetched,
@@ -152,7 +152,8 @@ impl<S: SymbolSource> Source<S> {
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
-        let authentic = Authentic::new(&config.node, config.node.id, &draws.cookies);
+        let authentic =
+            Authentic::new(&config.node, (config.node.id, config.shape.source), &draws.cookies);
         let tree = Tree::new(
             &config.node,
             config.shape.source,
@@ -476,7 +477,8 @@ impl<S: SymbolSource> Engine for Source<S> {
 impl<S: SymbolSource> Source<S> {
     /// Builds the next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if let Some((to, bytes)) = self.authentic.as_mut().and_then(Authentic::poll) {
+        if let Some((to, bytes)) = self.authentic.as_mut().and_then(|authentic| authentic.poll(now))
+        {
             self.stats.control_sent += 1;
             buf.push_message(bytes);
             return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));

@@ -1,27 +1,43 @@
-//! Feeds with a token: all that is said has a stamp, and what has none is not heard.
+//! Feeds with a token, a list, or both: all that is said has a stamp, and what has none is not heard.
 
 use std::time::Duration;
 
 use umbel_wire::Channel;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
-use umbel_wire::tmtp::{Body, Message, Stamp};
+use umbel_wire::tmtp::{Body, Message, MessageType, Stamp};
 
 use super::delivery::{LONG, complete, rate};
 use super::failures::managers;
-use super::world::{Sent, Weather, World};
+use super::world::{Sent, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, ReceiverEvent};
+use crate::tmtp::{DropReason, List, ReceiverCommand, ReceiverEvent};
 
 const KEY: [u8; 32] = [7; 32];
+/// Most hosts on a list.
+const LISTED: usize = 30;
 
-/// Creates a feed with a token, and receivers in subnets, of which not all have joined yet.
-fn world(seed: u64, recovery: Recovery, subnets: &[usize]) -> World {
+/// Who is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Token,
+    List,
+    Both,
+}
+
+const DOORS: [Door; 3] = [Door::Token, Door::List, Door::Both];
+
+/// Creates a feed that is not open, and receivers in subnets, of which not all have joined yet.
+fn world(seed: u64, door: Door, recovery: Recovery, subnets: &[usize]) -> World {
     let shape = World::shape(4, true);
     let mut world = World::new(seed, vec![4; 30], shape, rate(1_000_000), |mut config| {
         config.node.recovery = recovery;
-        config.node.admission = Some(KEY);
+        config.node.admission = (door != Door::List).then_some(KEY);
+        if door != Door::Token {
+            let receivers = (1..LISTED).map(secret_of).collect();
+            config.node.list = List::Has { tree: [9; 32], receivers };
+        }
         config
     });
     world.log = Some(Vec::new());
@@ -38,13 +54,18 @@ fn expect_repeats(world: &mut World) {
     world.may_drop(DropReason::Replayed);
     world.may_drop(DropReason::NotAuthentic);
     world.may_drop(DropReason::Own);
+    // Before the key of the tree comes, and after it has come twice.
+    world.may_drop(DropReason::NoKey);
+    world.may_drop(DropReason::NotAsked);
 }
 
 #[test]
 fn every_message_has_a_stamp_and_everyone_gets_all() {
-    for recovery in [Recovery::Tree, Recovery::Srm, Recovery::Source] {
+    let recoveries = [Recovery::Tree, Recovery::Srm, Recovery::Source];
+    for (recovery, door) in recoveries.into_iter().flat_map(|one| DOORS.map(|door| (one, door))) {
         let subnets: &[usize] = if recovery == Recovery::Tree { &[2, 3, 2] } else { &[4] };
-        let mut world = world(1, recovery, subnets);
+        let mut world = world(1, door, recovery, subnets);
+        world.may_drop(DropReason::NoKey);
         let members = world.receivers().len() as u32;
         world.may_drop(DropReason::NoCookie);
         world.run_until(LONG, |world| world.source().stats().totals.members == members);
@@ -56,6 +77,8 @@ fn every_message_has_a_stamp_and_everyone_gets_all() {
             .iter()
             .filter(|sent| sent.payload.starts_with(&umbel_wire::control::MAGIC))
             .filter(|sent| !Lms::is_lms(&sent.payload))
+            // It is sealed.
+            .filter(|sent| MessageType::of(&sent.payload) != Some(MessageType::KeyAnswer))
             .collect();
         assert!(messages.len() > 20);
         for sent in messages {
@@ -67,7 +90,8 @@ fn every_message_has_a_stamp_and_everyone_gets_all() {
 #[test]
 fn everyone_gets_all_though_packets_are_lost_and_managers_are_killed() {
     for seed in seeds(8) {
-        let mut world = world(seed, Recovery::Tree, &[1, 4, 3]);
+        let door = DOORS[seed as usize % DOORS.len()];
+        let mut world = world(seed, door, Recovery::Tree, &[1, 4, 3]);
         world.set_weather(Weather::loss(0.1));
         expect_repeats(&mut world);
         world.run_until(LONG, |world| world.source().stats().totals.members == 8);
@@ -84,7 +108,7 @@ fn everyone_gets_all_though_packets_are_lost_and_managers_are_killed() {
 #[test]
 fn who_has_another_token_or_none_is_told_so_and_takes_no_place() {
     for admission in [Some([8; 32]), None] {
-        let mut world = world(2, Recovery::Tree, &[2]);
+        let mut world = world(2, Door::Token, Recovery::Tree, &[2]);
         world.expect_faults();
         world.may_drop(DropReason::NotAuthentic);
         // Who has no token does not know stamps.
@@ -104,6 +128,69 @@ fn who_has_another_token_or_none_is_told_so_and_takes_no_place() {
         assert!(world.receiver(stranger).tree().parent.is_none());
         for honest in [1, 2] {
             assert!(!world.receiver_events(honest).contains(&refused));
+        }
+    }
+}
+
+#[test]
+fn who_is_not_on_the_list_is_told_so_and_takes_no_place() {
+    // With a secret that nobody has; and with the right one, and no token where it needs one.
+    for (door, secret, told) in [
+        (Door::List, [200; 32], ReceiverEvent::NotListed),
+        (Door::Both, [200; 32], ReceiverEvent::NotListed),
+        (
+            Door::Both,
+            secret_of(LISTED - 1),
+            ReceiverEvent::Refused(umbel_wire::tmtp::Refusal::NotAdmitted),
+        ),
+    ] {
+        let mut world = world(2, door, Recovery::Tree, &[2]);
+        world.expect_faults();
+        expect_repeats(&mut world);
+        let stranger = world.add_receiver(0, World::shape(4, true), |mut config| {
+            (config.node.list, config.node.admission) = (List::On(secret), None);
+            config
+        });
+        world.run_for(Duration::from_secs(13));
+        assert!(!world.receiver_events(stranger).contains(&ReceiverEvent::NotListed), "too early");
+        world.run_for(Duration::from_secs(7));
+        let times = world.receiver_events(stranger).iter().filter(|event| **event == told).count();
+        assert_eq!(times, 1, "{door:?}");
+        assert!(world.receiver(stranger).tree().parent.is_none());
+        assert_eq!(world.source().stats().totals.members, 2);
+        world.extend_all();
+        world.run_until(LONG, |world| [1, 2].iter().all(|&host| world.has_all(host)));
+    }
+}
+
+#[test]
+fn who_waits_for_the_key_may_leave() {
+    let mut world = world(4, Door::List, Recovery::Tree, &[1]);
+    world.expect_faults();
+    expect_repeats(&mut world);
+    let stranger = world.add_receiver(0, World::shape(4, true), |mut config| {
+        config.node.list = List::On([200; 32]);
+        config
+    });
+    world.run_for(Duration::from_secs(1));
+    world.command(stranger, ReceiverCommand::Leave);
+    world.run_for(Duration::from_secs(1));
+    assert!(world.receiver_events(stranger).contains(&ReceiverEvent::Left));
+}
+
+#[test]
+fn many_who_come_at_once_all_get_the_key_through_loss() {
+    for seed in seeds(6) {
+        let mut world = world(seed, Door::List, Recovery::Tree, &[]);
+        world.set_weather(Weather::loss(0.3));
+        expect_repeats(&mut world);
+        for host in 1..LISTED {
+            world.add_receiver(host % 3, World::shape(4, true), |config| config);
+        }
+        let all = LISTED as u32 - 1;
+        world.run_until(LONG, |world| world.source().stats().totals.members == all);
+        for host in 1..LISTED {
+            assert!(!world.receiver_events(host).contains(&ReceiverEvent::NotListed), "{host}");
         }
     }
 }
@@ -143,7 +230,8 @@ fn say_again(world: &mut World, turns: u64) {
 #[test]
 fn an_attacker_with_all_addresses_who_repeats_and_alters_all_it_hears_stops_nobody() {
     for seed in seeds(10) {
-        let mut world = world(seed, Recovery::Tree, &[2, 3, 1]);
+        let door = DOORS[seed as usize % DOORS.len()];
+        let mut world = world(seed, door, Recovery::Tree, &[2, 3, 1]);
         world.set_weather(Weather::loss(0.02));
         expect_repeats(&mut world);
         for reason in [
@@ -192,7 +280,13 @@ fn an_attacker_with_all_addresses_who_repeats_and_alters_all_it_hears_stops_nobo
 
 #[test]
 fn a_stranger_who_forges_every_address_fetches_and_ends_nothing() {
-    let mut world = world(3, Recovery::Tree, &[2, 2]);
+    for door in DOORS {
+        forges_every_address(door);
+    }
+}
+
+fn forges_every_address(door: Door) {
+    let mut world = world(3, door, Recovery::Tree, &[2, 2]);
     expect_repeats(&mut world);
     world.run_until(LONG, |world| world.source().stats().totals.members == 4);
     let before: Vec<u64> = world
@@ -209,6 +303,7 @@ fn a_stranger_who_forges_every_address_fetches_and_ends_nothing() {
         Body::Dismiss { token: 1, reason: umbel_wire::tmtp::Dismissal::Slow },
         Body::ReportAck { token: 1, before: 1 },
         Body::JoinChallenge { nonce: 1, challenge: 1 },
+        Body::KeyRequest { nonce: 1, hint: [1; 16] },
     ];
     let count = forged.len() as u64;
     for body in forged {

@@ -15,8 +15,8 @@ use super::content::{Blocks, SYMBOL_LEN, Store};
 use crate::testing::Tested;
 use crate::testing::world::{self, Host, Link, Protocol, Seat};
 use crate::tmtp::{
-    BlockCount, Draws, DropReason, NodeConfig, NodeId, Receiver, ReceiverCommand, ReceiverConfig,
-    ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
+    BlockCount, Draws, DropReason, List, NodeConfig, NodeId, Receiver, ReceiverCommand,
+    ReceiverConfig, ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
 };
 use crate::units::Rate;
 use crate::{Address, Engine, Transmit};
@@ -83,6 +83,8 @@ pub(super) struct Feed {
     pub(super) recovery: Recovery,
     /// Key of all nodes, where the tree is authentic.
     admission: Option<[u8; 32]>,
+    /// Whether the source has a list. Hosts are on it by [`secret_of`].
+    listed: bool,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
@@ -181,6 +183,11 @@ fn address(host: usize, subnet: usize) -> SocketAddr {
     SocketAddr::from(([10, subnet as u8, high, low], 7705))
 }
 
+/// Returns what a host shares with a source that has a list.
+pub(super) fn secret_of(host: usize) -> [u8; 32] {
+    [host as u8; 32]
+}
+
 fn node_config(id: NodeId, host: usize, subnet: usize) -> NodeConfig {
     let channels = (World::data_channel(), World::domain_group());
     let mut node = NodeConfig::new(id, FEED, channels, address(host, subnet));
@@ -205,6 +212,7 @@ impl World {
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
         let (recovery, admission) = (config.node.recovery, config.node.admission);
+        let listed = config.node.list != List::None;
         let source = Source::new(config, Draws::from_seed(seed), symbols);
         let source = Tested::new(source, |source| source.drops().to_string());
         let feed = Feed {
@@ -214,6 +222,7 @@ impl World {
             log: None,
             recovery,
             admission,
+            listed,
             forge_confirm: None,
         };
         let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };
@@ -259,6 +268,9 @@ impl World {
         let mut node = node_config(id, host, subnet);
         node.recovery = self.recovery;
         node.admission = self.admission;
+        if self.listed {
+            node.list = List::On(secret_of(host));
+        }
         let shape = Shape { id: self.ids[0], ..shape };
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
@@ -357,8 +369,11 @@ impl World {
 
     /// Returns whether every node that is up has every block, exactly right.
     pub(super) fn everyone_has_all(&mut self) -> bool {
+        self.receivers().all(|host| !self.is_up(host) || self.has_all(host))
+    }
+
+    pub(super) fn has_all(&mut self, host: usize) -> bool {
         let all = self.lengths.len();
-        self.receivers()
-            .all(|host| !self.is_up(host) || self.receiver(host).sink_mut().blocks.len() == all)
+        self.receiver(host).sink_mut().blocks.len() == all
     }
 }

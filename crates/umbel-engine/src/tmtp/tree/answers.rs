@@ -9,7 +9,7 @@ use crate::Instant;
 /// Limits the answers of a second, in all and to each host. A search or request may come from an
 /// address that is not its sender's.
 #[derive(Clone, Debug)]
-pub(super) struct Answers {
+pub(in crate::tmtp) struct Answers {
     per_s: u32,
     per_host: u32,
     /// Start of the present second.
@@ -20,12 +20,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    pub(super) fn new(per_s: u32, per_host: u32) -> Answers {
+    pub(in crate::tmtp) fn new(per_s: u32, per_host: u32) -> Answers {
         Answers { per_s, per_host, since: Instant::EPOCH, sent: 0, hosts: BTreeMap::new() }
     }
 
     /// Returns whether an answer may leave now, and counts it if so.
-    pub(super) fn may_leave(&mut self, now: Instant, host: IpAddr) -> bool {
+    pub(in crate::tmtp) fn may_leave(&mut self, now: Instant, host: IpAddr) -> bool {
         if now.since(self.since) >= Duration::from_secs(1) {
             (self.since, self.sent) = (now, 0);
             self.hosts.clear();

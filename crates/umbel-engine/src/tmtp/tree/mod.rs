@@ -85,7 +85,7 @@ use super::text::cut;
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
 use crate::timers::timers;
-use answers::Answers;
+pub(super) use answers::Answers;
 pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
 use election::Rival;

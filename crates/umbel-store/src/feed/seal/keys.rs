@@ -73,9 +73,10 @@ impl SecretKey {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
-    /// Returns the secret of the receipts of a feed, which only the owners of both keys can
-    /// compute: the feed's source and one receiver. `None` if the other key is of small order.
-    pub fn receipt_secret(&self, feed: Tsi, other: &PublicKey) -> Option<[u8; 32]> {
+    /// Returns a secret of a feed that only the owners of both keys can compute: its source and one
+    /// receiver. Receipts, and the key of the tree, come under it. `None` if the other key is of
+    /// small order.
+    pub fn feed_secret(&self, feed: Tsi, other: &PublicKey) -> Option<[u8; 32]> {
         let mut hasher = blake3::Hasher::new_derive_key("umbel 2026 sealed feed: receipts");
         hasher.update(&self.shared(other)?).update(&feed.0.to_be_bytes());
         Some(*hasher.finalize().as_bytes())
@@ -273,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn source_and_receiver_share_the_secret_of_receipts_for_one_feed() {
+    fn source_and_receiver_share_a_secret_for_one_feed() {
         let (source, alice, bob) = (receiver(9), receiver(1), receiver(2));
-        let secret = alice.receipt_secret(FEED, &source.public());
-        assert_eq!(source.receipt_secret(FEED, &alice.public()), secret);
-        assert_ne!(source.receipt_secret(FEED, &bob.public()), secret);
-        assert_ne!(alice.receipt_secret(Tsi(8), &source.public()), secret);
-        assert_eq!(alice.receipt_secret(FEED, &PublicKey([0; 32])), None);
+        let secret = alice.feed_secret(FEED, &source.public());
+        assert_eq!(source.feed_secret(FEED, &alice.public()), secret);
+        assert_ne!(source.feed_secret(FEED, &bob.public()), secret);
+        assert_ne!(alice.feed_secret(Tsi(8), &source.public()), secret);
+        assert_eq!(alice.feed_secret(FEED, &PublicKey([0; 32])), None);
     }
 
     #[test]

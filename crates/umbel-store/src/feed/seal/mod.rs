@@ -1,8 +1,8 @@
 //! Feeds that only admitted receivers can read.
 //!
-//! Everyone on the network may hear a sealed feed, join its tree, and even repair it for others.
-//! Only a receiver that holds the secret key to one of the public keys on the sender's list can
-//! read it.
+//! Everyone on the network may hear a sealed feed. Only a receiver that holds the secret key to one of
+//! the public keys on the sender's list can read it, and join its tree: the source gives it the key of
+//! the tree's messages, under the secret that they share.
 //!
 //! ```text
 //! source     a feed key K, fresh; a key pair (e, E), fresh; E is announced
@@ -42,7 +42,6 @@
 //!   same key, but the signed announcement and the digests and signatures below it show that the
 //!   blocks are not the sender's.
 //! - A feed's name, its number of files and bytes, and its time of sending are public.
-//! - A tree is open to all nodes that can join it; `--token` closes it.
 
 mod keys;
 mod sealer;

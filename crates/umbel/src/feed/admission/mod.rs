@@ -4,12 +4,13 @@
 //! |---|---|---|---|
 //! | nothing | everyone | everyone | all that joined |
 //! | `--admit` with names, `--token` | the holders of the token | everyone | also the names that never came |
-//! | `--admit` with names and keys | everyone | the holders of the keys | names on the list, by their keys; others are `not admitted` |
+//! | `--admit` with names and keys | the holders of the keys | the holders of the keys | names on the list, by their keys; other names are `not admitted` |
 //! | `--token` | the holders of the token | as above: a token keeps receivers out of the tree, and hides nothing | |
 //!
 //! A receiver creates its key once ([`load_or_create`]), and `umbel key` shows the public half.
 //! [`umbel_store::feed::seal`] describes how feeds are sealed. A receiver that is not on the list
-//! learns so from the head of the feed, which is sent before anything else, and leaves.
+//! learns so from the head of the feed, or because the source does not give it the key of the tree
+//! ([`List`]), and leaves.
 //!
 //! Where there are keys or a token, a report that somebody is done counts with a receipt only:
 //! others cannot say it. Names without either would be anybody's, so they are refused.
@@ -18,6 +19,9 @@ mod identity;
 mod list;
 mod receipts;
 
+use std::collections::BTreeMap;
+
+use umbel_engine::tmtp::List;
 use umbel_store::feed::seal::{FeedKey, PublicKey, Seal, SecretKey, seal_head};
 use umbel_wire::Tsi;
 use umbel_wire::feed::HEAD_LEN;
@@ -34,17 +38,28 @@ pub(super) struct Sealing {
     secret: [u8; 32],
     ephemeral: SecretKey,
     receivers: Vec<PublicKey>,
+    /// What the source shares with each of them.
+    shared: BTreeMap<PublicKey, [u8; 32]>,
 }
 
 impl Sealing {
     /// Creates fresh keys for a feed that these receivers can read.
     pub(super) fn new(feed: Tsi, receivers: Vec<PublicKey>) -> anyhow::Result<Sealing> {
-        Ok(Sealing { feed, secret: random()?, ephemeral: SecretKey(random()?), receivers })
+        let ephemeral = SecretKey(random()?);
+        let shared =
+            receivers.iter().filter_map(|key| Some((*key, ephemeral.feed_secret(feed, key)?)));
+        let shared = shared.collect();
+        Ok(Sealing { feed, secret: random()?, ephemeral, receivers, shared })
     }
 
-    /// Returns the secret of the receipts of a receiver.
-    fn receipt_secret(&self, receiver: &PublicKey) -> Option<[u8; 32]> {
-        self.ephemeral.receipt_secret(self.feed, receiver)
+    /// Returns what the source shares with a receiver on the list.
+    fn shared(&self, receiver: &PublicKey) -> Option<&[u8; 32]> {
+        self.shared.get(receiver)
+    }
+
+    /// Returns the list as the source's engine needs it, with a fresh secret of the tree.
+    pub(super) fn list(&self) -> anyhow::Result<List> {
+        Ok(List::Has { tree: random()?, receivers: self.shared.values().copied().collect() })
     }
 
     /// Returns the public key that is announced.

@@ -30,8 +30,8 @@ impl Receipts {
     ) -> Receipts {
         let mut keys = BTreeMap::<String, Vec<ReceiptKey>>::new();
         for (name, key) in owners {
-            if let Some(secret) = sealing.receipt_secret(key) {
-                keys.entry(name.clone()).or_default().push(ReceiptKey::new(&secret));
+            if let Some(secret) = sealing.shared(key) {
+                keys.entry(name.clone()).or_default().push(ReceiptKey::new(secret));
             }
         }
         Receipts::Keys(feed, keys)

@@ -10,6 +10,7 @@ use umbel_engine::tmtp::{
     Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TreeView,
 };
 use umbel_store::feed::PipeEvent;
+use umbel_store::feed::seal::OpenError;
 use umbel_wire::feed::Feed;
 use umbel_wire::tmtp::{End, Refusal, Role};
 
@@ -419,6 +420,10 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             }
             ReceiverEvent::StoppedManaging => self.observer.managing(false),
             ReceiverEvent::Refused(refusal) => self.on_refused(io, refusal),
+            ReceiverEvent::NotListed => {
+                let hopeless = self.content.unreadable(OpenError::NotAdmitted);
+                self.heed(io, Err(hopeless));
+            }
             ReceiverEvent::Evicted if self.path.is_suspicious() => {}
             ReceiverEvent::Evicted => {
                 self.observer.note("this receiver is too slow: the feed goes on without waiting");

@@ -28,7 +28,7 @@ use serde::Serialize;
 use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
-use umbel_engine::tmtp::{NodeConfig, ReceiptKey, Receiver, ReceiverConfig, Start};
+use umbel_engine::tmtp::{List, NodeConfig, ReceiptKey, Receiver, ReceiverConfig, Start};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
@@ -372,7 +372,8 @@ fn receive(
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
     let mut config = config(&feed, token, options.name.clone(), options.start)?;
-    config.receipt = admission.receipt.or(token).map(|secret| ReceiptKey::new(&secret));
+    config.node.list = admission.secret.map_or(List::None, List::On);
+    config.receipt = admission.secret.or(token).map(|secret| ReceiptKey::new(&secret));
     config.patience = options.patience;
     config.cost = options.cost.unwrap_or(Cost::Latency);
     config.node.address = node.address().context("a node has an address")?;
@@ -425,8 +426,8 @@ struct Admission {
     opener: Option<Opener>,
     /// This receiver's line for the sender's list.
     line: Option<String>,
-    /// Secret of the receipts, which the source has too.
-    receipt: Option<[u8; 32]>,
+    /// What it shares with the source.
+    secret: Option<[u8; 32]>,
 }
 
 fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Result<Admission> {
@@ -436,8 +437,10 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
     let name = name.map_or_else(super::host_name, str::to_owned);
     let line = Some(format!("{name} {}", secret.public()));
     let source = PublicKey(sealed.key);
-    let receipt = secret.receipt_secret(feed.tsi, &source);
-    Ok(Admission { opener: Some(Opener::new(feed.tsi, secret, source)), line, receipt })
+    let shared = secret.feed_secret(feed.tsi, &source);
+    let shared = shared.with_context(|| format!("`{}` has a key that is nobody's", feed.name))?;
+    let opener = Some(Opener::new(feed.tsi, secret, source));
+    Ok(Admission { opener, line, secret: Some(shared) })
 }
 
 /// Creates the feed's store: the host's handle and the engine's.

@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::tmtp::{NodeConfig, Source, SourceConfig};
+use umbel_engine::tmtp::{List, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
@@ -90,7 +90,7 @@ pub struct SendOptions {
     pub scope: u8,
     /// Token that receivers must know to be admitted.
     pub token: Option<String>,
-    /// Receivers that should have the feed at the end. With keys, they alone can read it.
+    /// Receivers that should have the feed at the end. With keys, they alone can read it, and take part.
     pub admit: AdmitList,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
     /// carries, at most 1,500.
@@ -349,7 +349,8 @@ pub fn send(
         }),
         version,
     };
-    let mut config = config(&feed, admission, options.max_children, rate)?;
+    let list = cut.sealing.as_ref().map_or(Ok(List::None), Sealing::list)?;
+    let mut config = config(&feed, (admission, list), options.max_children, rate)?;
     config.history = plan.history();
     config.check()?;
     let announcer = Announcer::start(&feed.clone().into(), Some(&signer), &interface)?;
@@ -418,7 +419,7 @@ fn failures(skipped: &Skipped) -> Vec<Failure> {
 
 fn config(
     feed: &Feed,
-    admission: Option<[u8; 32]>,
+    (admission, list): (Option<[u8; 32]>, List),
     max_children: u16,
     rate: Rate,
 ) -> anyhow::Result<SourceConfig> {
@@ -427,7 +428,7 @@ fn config(
     node.name = super::host_name();
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    node.admission = admission;
+    (node.admission, node.list) = (admission, list);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
     Ok(config)
