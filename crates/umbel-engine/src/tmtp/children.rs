@@ -11,6 +11,8 @@ use crate::recovery::reception::Lack;
 /// Most times that a child may fall back and have what it holds again count as progress. What it
 /// stored was damaged, and is received once more.
 const SETBACKS: u8 = 8;
+/// Most times that patience is quartered for a child whose host held up the feed before.
+const STRIKES: u8 = 2;
 /// Most levels of managers below a child that lengthen its parent's patience.
 const MOST_LEVELS: u32 = 16;
 
@@ -59,6 +61,8 @@ pub(super) struct Child {
     most: (u32, u64),
     /// Times that the child fell back.
     setbacks: u8,
+    /// Times that its host held up the feed before.
+    strikes: u8,
     /// Number of the child's last acknowledgement.
     round: Option<u32>,
     /// Round trip to the child, once it is known.
@@ -126,12 +130,21 @@ impl Children {
             height: 0,
             most: (from, 0),
             setbacks: 0,
+            strikes: 0,
             round: None,
             rtt: None,
             loss: 0.0,
         };
         self.children.insert(id, child);
         self.count(from);
+    }
+
+    /// Notes how often the host of a child held up the feed before. Otherwise it would do so again and
+    /// again, for as long each time.
+    pub(super) fn note_strikes(&mut self, id: NodeId, strikes: u8) {
+        if let Some(child) = self.children.get_mut(&id) {
+            child.strikes = strikes.min(STRIKES);
+        }
     }
 
     /// Removes a child.
@@ -235,12 +248,13 @@ impl Children {
     }
 
     /// Evicts children that count and made no progress for `patience`, and once more for each
-    /// level of managers in their subtree: a manager waits for its own children first. Evicted
-    /// children no longer count. O(n).
+    /// level of managers in their subtree: a manager waits for its own children first. Hosts that held
+    /// up the feed before are given a quarter, then a sixteenth. Evicted children no longer count. O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
             let levels = u32::from(child.height).min(MOST_LEVELS) + 1;
-            child.counts && now.since(child.progressed) >= patience.saturating_mul(levels)
+            let patience = patience.saturating_mul(levels) / (1 << (2 * child.strikes));
+            child.counts && now.since(child.progressed) >= patience
         };
         let evicted: Vec<NodeId> =
             self.children.iter().filter(|(_, child)| slow(child)).map(|(&id, _)| id).collect();
@@ -309,6 +323,18 @@ mod tests {
     /// Acknowledges with ascending numbers.
     fn acknowledge(children: &mut Children, ms: u64, id: u64, progress: Progress) {
         children.acknowledge(at(ms), NodeId(id), ms as u32, progress);
+    }
+
+    #[test]
+    fn who_held_up_the_feed_before_is_waited_for_less_long() {
+        for (strikes, patience_ms) in [(0, 1_600), (1, 400), (2, 100), (9, 100)] {
+            let mut children = Children::default();
+            children.adopt(at(0), NodeId(1), 0);
+            children.note_strikes(NodeId(1), strikes);
+            let patience = Duration::from_millis(1_600);
+            assert_eq!(children.evict(at(patience_ms - 1), patience), []);
+            assert_eq!(children.evict(at(patience_ms), patience), [NodeId(1)]);
+        }
     }
 
     #[test]

@@ -142,8 +142,10 @@ impl Domain {
     }
 
     /// Adds a child that is guaranteed all blocks from `from` on.
-    pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
+    /// Its host held up the feed so often before.
+    pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32, strikes: u8) {
         self.children.adopt(now, id, from);
+        self.children.note_strikes(id, strikes);
         self.ledger.review = self.ledger.review.max(now);
     }
 

@@ -36,8 +36,8 @@ fn at(ms: u64) -> Instant {
 fn domain(blocks: u32) -> (Domain, Shelf) {
     let timing = TimingConfig::fixed(T_ACK, 3);
     let mut domain = Domain::new(Tsi(7), false, RepairConfig::default(), Ledger::new(timing), 0);
-    domain.adopt(at(0), NodeId(1), 0);
-    domain.adopt(at(0), NodeId(2), 0);
+    domain.adopt(at(0), NodeId(1), 0, 0);
+    domain.adopt(at(0), NodeId(2), 0, 0);
     for block in 0..blocks {
         domain.extend(at(u64::from(block) * 100), block + 1);
     }
@@ -164,7 +164,7 @@ fn without_children_all_is_acknowledged() {
 fn t_ack_follows_the_round_trip_and_the_number_of_children() {
     let repair = RepairConfig::default();
     let mut domain = Domain::new(Tsi(7), false, repair, Ledger::new(TimingConfig::default()), 0);
-    domain.adopt(at(0), NodeId(0), 0);
+    domain.adopt(at(0), NodeId(0), 0, 0);
     let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
     let measured = Ack { echo: Some(echo), ..ack(0, 0, &[]) };
     domain.on_ack(at(1300), NodeId(0), &measured, 0).unwrap();
@@ -172,7 +172,7 @@ fn t_ack_follows_the_round_trip_and_the_number_of_children() {
     assert_eq!(domain.timing().rtt, Duration::from_millis(200));
     assert_eq!(domain.timing().t_ack, Duration::from_millis(400));
     for id in 1..1000 {
-        domain.adopt(at(1400), NodeId(id), 0);
+        domain.adopt(at(1400), NodeId(id), 0, 0);
     }
     domain.on_timeout(at(3000), &Shelf(0));
     assert_eq!(domain.timing().t_ack, Duration::from_secs(1));

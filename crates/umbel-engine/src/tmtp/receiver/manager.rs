@@ -37,8 +37,8 @@ impl Manager {
         }
     }
 
-    fn adopt(&mut self, now: Instant, id: NodeId, from: u32) {
-        self.domain.adopt(now, id, from);
+    fn adopt(&mut self, now: Instant, id: NodeId, (from, strikes): (u32, u8)) {
+        self.domain.adopt(now, id, from, strikes);
         self.release();
         self.totals.insert(id, NEW_CHILD);
     }
@@ -204,12 +204,18 @@ impl Duty {
     }
 
     /// Adds a child that is guaranteed all blocks from `from` on.
-    pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32, config: &ReceiverConfig) {
+    pub(super) fn adopt(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        (from, strikes): (u32, u8),
+        config: &ReceiverConfig,
+    ) {
         if let Duty::None(ledger) = *self {
             *self = Duty::Manager(Box::new(Manager::new(config, ledger, from)));
         }
         if let Duty::Manager(manager) = self {
-            manager.adopt(now, id, from);
+            manager.adopt(now, id, (from, strikes));
         }
     }
 
@@ -265,8 +271,8 @@ mod tests {
     fn a_manager_keeps_blocks_only_while_there_are_children() {
         let (now, config) = (Instant::EPOCH, config());
         let mut duty = Duty::None(Ledger::new(config.timing));
-        duty.adopt(now, NodeId(2), 5, &config);
-        duty.adopt(now, NodeId(3), 9, &config);
+        duty.adopt(now, NodeId(2), (5, 0), &config);
+        duty.adopt(now, NodeId(3), (9, 0), &config);
         let manager = duty.manager_mut().unwrap();
         assert!(!manager.keeps(4) && manager.keeps(5));
         manager.extend(now, 12);
@@ -291,7 +297,7 @@ mod tests {
         for ms in [70, 90] {
             let timing = Timing { t_ack: Duration::from_millis(ms), intervals: 3, rtt };
             duty.set_timing(timing);
-            duty.adopt(now, NodeId(2), 0, &config);
+            duty.adopt(now, NodeId(2), (0, 0), &config);
             assert_eq!(duty.ledger().timing(), timing);
             duty.manager_mut().unwrap().remove(NodeId(2));
             duty.rest();

@@ -421,7 +421,8 @@ impl<K: SymbolSink> Receiver<K> {
                 TreeEvent::Dismissed(_) | TreeEvent::Rival(_) => {}
                 TreeEvent::ChildJoined { id } => {
                     let from = self.delivery.guarantee();
-                    self.duty.adopt(now, id, from, &self.config);
+                    let strikes = self.tree.strikes(id);
+                    self.duty.adopt(now, id, (from, strikes), &self.config);
                 }
                 TreeEvent::ChildLeft { id, .. } => self.on_child_left(now, id),
                 TreeEvent::BecameManager => self.events.push_back(ReceiverEvent::BecameManager),

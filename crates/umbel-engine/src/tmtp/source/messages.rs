@@ -230,7 +230,7 @@ impl<S: SymbolSource> Source<S> {
         while let Some(event) = self.tree.poll_event() {
             match event {
                 TreeEvent::ChildJoined { id } => {
-                    self.domain.adopt(now, id, self.domain.end());
+                    self.domain.adopt(now, id, self.domain.end(), self.tree.strikes(id));
                     self.totals.insert(id, NEW_CHILD);
                     self.settled = None;
                 }

@@ -52,6 +52,13 @@ impl<A: Copy + Ord> Bars<A> {
         self.barred.clear();
     }
 
+    /// Returns how often an address was barred, 0 to 9.
+    pub(super) fn times(&self, address: A) -> u8 {
+        let Some(bar) = self.barred.get(&address) else { return 0 };
+        let lasted = bar.lasted.as_nanos() / self.first.as_nanos().max(1);
+        lasted.checked_ilog2().map_or(1, |doubled| doubled as u8 + 1)
+    }
+
     pub(super) fn is_barred(&self, now: Instant, address: A) -> bool {
         self.barred.get(&address).is_some_and(|bar| bar.until > now)
     }
@@ -70,8 +77,10 @@ mod tests {
         let at = |s| Instant::EPOCH + Duration::from_secs(s);
         bars.bar(at(0), address(1));
         assert!(bars.is_barred(at(0), address(1)) && !bars.is_barred(at(1), address(1)));
+        assert_eq!((bars.times(address(1)), bars.times(address(2))), (1, 0));
         bars.bar(at(5), address(1));
         assert!(bars.is_barred(at(6), address(1)) && !bars.is_barred(at(7), address(1)));
+        assert_eq!(bars.times(address(1)), 2);
         for port in 2..2000 {
             bars.bar(at(8), address(port));
         }

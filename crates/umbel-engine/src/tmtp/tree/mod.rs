@@ -535,6 +535,11 @@ impl Tree {
         self.retiring = true;
     }
 
+    /// Returns how often children at the host of this one held up the feed before.
+    pub(super) fn strikes(&self, id: NodeId) -> u8 {
+        self.family.get(id).map_or(0, |child| self.slow.times(child.address.ip()))
+    }
+
     /// Gives up a child that holds up the feed, and accepts none from its host for a while.
     pub(super) fn evict(&mut self, now: Instant, id: NodeId) {
         if let Some(child) = self.family.get(id) {
