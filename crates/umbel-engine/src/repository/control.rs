@@ -15,9 +15,10 @@
 //!
 //! Each datagram ends in a tag under a key that the server hands to admitted clients on their
 //! sessions. Where the data channel is sealed, the datagrams are sealed as well, with the same group
-//! key, and a replay window for each sender drops those that come again. Others can neither announce nor request. Clients can, because they all hold the key.
-//! But an announcement only says which transmission to listen to, and received items are verified
-//! by their digests.
+//! key, and a replay window for each sender drops those that come again. Otherwise SRM takes each unit
+//! once, and only what is newer than all before shows that the server is there. Others can neither
+//! announce nor request. Clients can, because they all hold the key. But an announcement only says
+//! which transmission to listen to, and received items are verified by their digests.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -74,7 +75,31 @@ pub(super) struct Control {
     kept: VecDeque<(Instant, u64)>,
     sent: u64,
     server_heard: Option<Instant>,
+    newest: Newest,
     forged: u64,
+}
+
+/// The newest of what the server said. What was said before does not show that it is there.
+#[derive(Debug, Default)]
+struct Newest {
+    /// Number of a unit, and time of a session message.
+    unit: Option<u64>,
+    time: Option<u64>,
+}
+
+impl Newest {
+    /// Returns whether a message is the server's, and newer than those before.
+    fn takes(&mut self, message: &[u8]) -> bool {
+        let Ok(Parsed::Message { message, .. }) = Message::parse(message) else { return false };
+        let (last, now) = match message {
+            Message::Data { source: SERVER, sequence, .. } => (&mut self.unit, sequence),
+            Message::Session { sender: SERVER, timestamp_ns, .. } => (&mut self.time, timestamp_ns),
+            _ => return false,
+        };
+        let newer = last.is_none_or(|last| now > last);
+        *last = (*last).max(Some(now));
+        newer
+    }
 }
 
 impl Control {
@@ -140,6 +165,7 @@ impl Control {
             kept: VecDeque::new(),
             sent: 0,
             server_heard: None,
+            newest: Newest::default(),
             forged: 0,
         }
     }
@@ -215,11 +241,7 @@ impl Control {
             self.forged += 1;
             return;
         };
-        if let Ok(Parsed::Message {
-            message: Message::Data { source: SERVER, .. } | Message::Session { sender: SERVER, .. },
-            ..
-        }) = Message::parse(message)
-        {
+        if self.newest.takes(message) {
             self.server_heard = Some(now);
         }
         let by = Address::Channel(by);
@@ -349,7 +371,7 @@ mod tests {
             client.handle_datagram(at(3), CHANNEL, &datagram, None);
         }
         assert_eq!(heard(&mut client), [end(4)]);
-        assert_eq!(client.server_heard(), Some(at(3)));
+        assert_eq!(client.server_heard(), Some(at(2)), "what comes again is no sign of life");
     }
 
     #[test]
