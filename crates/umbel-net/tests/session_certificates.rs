@@ -162,6 +162,30 @@ fn a_servers_certificate_that_does_not_do_is_explained() {
 }
 
 #[test]
+fn a_list_that_changes_counts_for_the_next_client() {
+    let authority = Authority::new("lab");
+    let server = serve(&session_support::identity(), Some(authority.with_revoked(77)));
+    let url = url(server.address, Some(server.pin));
+    let numbered = |params: &mut CertificateParams| params.serial_number = Some(78.into());
+    let shown = options(None, Some(authority.sign("laptop", numbered)));
+    let assert_revoked = || {
+        let error = refusal(&url, &shown);
+        let revoked = matches!(&error, ClientError::NotAdmitted { why: NotAdmitted::Revoked, .. });
+        assert!(revoked, "{error}");
+    };
+    assert_served(&server, &url, &shown);
+    let _ = authority.with_revoked(78);
+    assert_revoked();
+    // What cannot be used, or is not there, changes nothing.
+    fs::write(authority.path("crl.pem"), "no list").unwrap();
+    assert_revoked();
+    fs::remove_file(authority.path("crl.pem")).unwrap();
+    assert_revoked();
+    let _ = authority.with_revoked(77);
+    assert_served(&server, &url, &shown);
+}
+
+#[test]
 fn a_server_with_authorities_admits_their_clients_and_nobody_else() {
     let (authority, other) = (Authority::new("lab"), Authority::new("other"));
     let identity = session_support::identity();

@@ -14,6 +14,7 @@ use rustls::{CertificateError, RootCertStore};
 
 use super::bounded::read_bounded;
 use super::identity::Identity;
+use super::renewed::Renewed;
 use super::tls;
 
 /// Maximum length of a file of certificates, more than all public authorities together.
@@ -27,6 +28,8 @@ const DAY_S: u64 = 86_400;
 pub struct Authorities {
     roots: Arc<RootCertStore>,
     revoked: Vec<CertificateRevocationListDer<'static>>,
+    /// Where these are from.
+    lists: Option<PathBuf>,
 }
 
 /// What a client shows, and which servers it believes besides the one with the pin of its URL.
@@ -62,7 +65,8 @@ pub enum AuthorityError {
 
 impl Authorities {
     /// Reads the authorities' certificates from a PEM file, and lists of revoked certificates from
-    /// another. A list counts for the certificates that its issuer has signed.
+    /// another. A list counts for the certificates that its issuer has signed. A server reads the lists
+    /// again when the file has changed.
     ///
     /// # Errors
     ///
@@ -78,11 +82,9 @@ impl Authorities {
                 problem: format!("bad certificate: {error}"),
             })?;
         }
-        let lists = match revoked {
-            Some(path) => read_pem(path, "list of revoked certificates")?,
-            None => Vec::new(),
-        };
-        let authorities = Authorities { roots: Arc::new(roots), revoked: lists };
+        let lists = revoked.map_or(Ok(Vec::new()), read_lists)?;
+        let path = revoked.map(Path::to_owned);
+        let authorities = Authorities { roots: Arc::new(roots), revoked: lists, lists: path };
         // Lists are only parsed when a verifier is built.
         authorities.clients().map_err(|problem| AuthorityError::Unusable {
             path: revoked.unwrap_or(certificates).to_owned(),
@@ -93,12 +95,11 @@ impl Authorities {
 
     /// Returns the check of clients' certificates.
     pub(super) fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, String> {
-        let provider = Arc::new(tls::provider());
-        WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider)
-            .with_crls(self.revoked.clone())
-            .only_check_end_entity_revocation()
-            .build()
-            .map_err(|error| error.to_string())
+        let by = verifier(&self.roots, self.revoked.clone())?;
+        Ok(match &self.lists {
+            Some(path) => Arc::new(Renewed::new(self.roots.clone(), path.clone(), by)),
+            None => by,
+        })
     }
 
     /// Returns the check of servers' certificates.
@@ -119,6 +120,26 @@ impl fmt::Debug for Authorities {
             .field("lists", &self.revoked.len())
             .finish()
     }
+}
+
+/// Returns the check of clients' certificates by these lists.
+pub(super) fn verifier(
+    roots: &Arc<RootCertStore>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let provider = Arc::new(tls::provider());
+    WebPkiClientVerifier::builder_with_provider(roots.clone(), provider)
+        .with_crls(lists)
+        .only_check_end_entity_revocation()
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+/// Reads lists of revoked certificates.
+pub(super) fn read_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, AuthorityError> {
+    read_pem(path, "list of revoked certificates")
 }
 
 /// Reads all sections of one kind from a PEM file; there must be one at least.
