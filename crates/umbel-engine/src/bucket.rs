@@ -39,35 +39,38 @@ impl Bucket {
     pub fn spend(&mut self, now: Instant, cost: Duration) {
         self.full_at = self.full_at.max(now) + cost;
     }
-
-    /// Takes tokens if the bucket holds them. Returns whether it did.
-    pub(crate) fn take(&mut self, now: Instant, cost: Duration) -> bool {
-        let full_at = self.full_at.max(now) + cost;
-        let holds = full_at - now <= self.depth;
-        if holds {
-            self.full_at = full_at;
-        }
-        holds
-    }
 }
 
 /// Lets through the events that a [`Limit`] permits.
+///
+/// It is a [`Bucket`] in whole nanoseconds, since routers ask it for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter {
-    bucket: Bucket,
-    per_event: Duration,
+    /// Capacity, and the cost of an event.
+    depth: u64,
+    per_event: u64,
+    /// Time at which it was full, or will be if nothing more is taken.
+    full_at: u64,
 }
 
 impl Limiter {
     /// Creates a limiter that lets a burst through at once.
     pub fn new(limit: Limit) -> Limiter {
-        let per_event = Duration::from_secs(1) / limit.per_s.max(1);
-        Limiter { bucket: Bucket::new(per_event * limit.burst.max(1)), per_event }
+        let per_event = 1_000_000_000 / u64::from(limit.per_s.max(1));
+        // At most 2⁶², a second for each of 2³² events.
+        let depth = per_event * u64::from(limit.burst.max(1));
+        Limiter { depth, per_event, full_at: 0 }
     }
 
     /// Returns whether an event is let through. It then counts.
     pub fn take(&mut self, now: Instant) -> bool {
-        self.bucket.take(now, self.per_event)
+        let now = now.as_nanos();
+        let full_at = self.full_at.max(now).saturating_add(self.per_event);
+        let holds = full_at - now <= self.depth;
+        if holds {
+            self.full_at = full_at;
+        }
+        holds
     }
 }
 

@@ -6,9 +6,9 @@ use crate::codec::Reader;
 use crate::{Channel, ParseError};
 
 /// A flag: the addresses are IPv6.
-const IPV6: u8 = 1;
+pub(crate) const IPV6: u8 = 1;
 /// A flag of a channel: it has a source.
-const SOURCE: u8 = 2;
+pub(crate) const SOURCE: u8 = 2;
 
 /// Appends flags, group, source if there is one, port.
 pub(crate) fn put_channel(out: &mut Vec<u8>, channel: &Channel) {
@@ -57,6 +57,13 @@ fn read_address(reader: &mut Reader<'_>, flags: u8) -> Result<IpAddr, ParseError
     } else {
         IpAddr::from(reader.array::<4>()?)
     })
+}
+
+/// Returns what [`put_host`] appends, for IPv4.
+pub(crate) fn short_host(host: SocketAddr) -> Option<[u8; 7]> {
+    let SocketAddr::V4(host) = host else { return None };
+    let ([a, b, c, d], [high, low]) = (host.ip().octets(), host.port().to_be_bytes());
+    Some([0, a, b, c, d, high, low])
 }
 
 /// Appends flags, address, port.

@@ -35,7 +35,7 @@ pub const MAX_UNIT: usize = 65_000;
 /// Number of TLV types that can be looked up.
 const TYPES: usize = 64;
 /// Length of a TLV's type and length fields in bytes.
-const TLV_HEADER_LEN: usize = 6;
+pub(crate) const TLV_HEADER_LEN: usize = 6;
 
 /// The header of a control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +327,21 @@ impl<'a> Frame<'a> {
         Frame { out, start }
     }
 
+    /// Goes on with a message that begins with these bytes: its header and some TLVs.
+    pub(crate) fn resume(out: &'a mut Vec<u8>, head: &[u8]) -> Frame<'a> {
+        let start = out.len();
+        out.extend_from_slice(head);
+        Frame { out, start }
+    }
+
+    /// Adds a TLV with a value of fewer than 256 bytes.
+    pub(crate) fn short<const N: usize>(&mut self, field: Field, value: [u8; N]) {
+        const { assert!(N < 256) };
+        let [high, low] = field.number.to_be_bytes();
+        self.out.extend_from_slice(&[high, low, 0, 0, 0, N as u8]);
+        self.out.extend_from_slice(&value);
+    }
+
     /// Adds a TLV with the value that `write` appends.
     pub(crate) fn field(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
         self.out.extend_from_slice(&field.number.to_be_bytes());
@@ -338,7 +353,10 @@ impl<'a> Frame<'a> {
 
     /// Adds a TLV with one number.
     pub(crate) fn number(&mut self, field: Field, value: impl Into<u64>) {
-        self.field(field, |out| put_varint(out, value.into()));
+        match value.into() {
+            small @ ..0x80 => self.short(field, [small as u8]),
+            value => self.field(field, |out| put_varint(out, value)),
+        }
     }
 
     /// Adds a TLV with one string.

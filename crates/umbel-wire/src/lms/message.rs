@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Message, Request, Summary, TurningPoint, UnitSet, limits};
-use crate::channel::{put_channel, put_host, read_channel, read_host};
+use crate::channel::{put_channel, put_host, read_channel, read_host, short_host};
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, Parsed};
 use crate::{Channel, ParseError, Tsi};
@@ -12,8 +12,8 @@ use crate::{Channel, ParseError, Tsi};
 const DATA: u8 = 0x61;
 const HEARTBEAT: u8 = 0x62;
 const REPAIR: u8 = 0x63;
-const REQUEST: u8 = 0x64;
-const DMCAST: u8 = 0x65;
+pub(super) const REQUEST: u8 = 0x64;
+pub(super) const DMCAST: u8 = 0x65;
 const ADVERTISEMENT: u8 = 0x66;
 const SOLICIT: u8 = 0x67;
 const PING: u8 = 0x68;
@@ -25,29 +25,29 @@ const ANYCAST_ADVERTISEMENT: u8 = 0x6D;
 const ANYCAST_REQUEST: u8 = 0x6E;
 const ANYCAST_REPLY: u8 = 0x6F;
 
-const TSI: Field = Field { number: 1, name: "session" };
-const CHANNEL: Field = Field { number: 2, name: "channel" };
-const SEQUENCE: Field = Field { number: 3, name: "sequence number" };
-const FOLLOWING: Field = Field { number: 4, name: "following units" };
+pub(super) const TSI: Field = Field { number: 1, name: "session" };
+pub(super) const CHANNEL: Field = Field { number: 2, name: "channel" };
+pub(super) const SEQUENCE: Field = Field { number: 3, name: "sequence number" };
+pub(super) const FOLLOWING: Field = Field { number: 4, name: "following units" };
 const LEAD: Field = Field { number: 5, name: "lead" };
 const TRAIL: Field = Field { number: 6, name: "trail" };
-const NUMBER: Field = Field { number: 7, name: "request number" };
-const FLAGS: Field = Field { number: 8, name: "flags" };
-const REQUESTOR: Field = Field { number: 9, name: "requestor" };
-const TURNING_POINT: Field = Field { number: 10, name: "turning point" };
+pub(super) const NUMBER: Field = Field { number: 7, name: "request number" };
+pub(super) const FLAGS: Field = Field { number: 8, name: "flags" };
+pub(super) const REQUESTOR: Field = Field { number: 9, name: "requestor" };
+pub(super) const TURNING_POINT: Field = Field { number: 10, name: "turning point" };
 const COST: Field = Field { number: 11, name: "cost" };
 const NONCE: Field = Field { number: 12, name: "nonce" };
 const ROUND: Field = Field { number: 13, name: "round" };
 const QUESTION: Field = Field { number: 14, name: "question" };
 const SPREAD: Field = Field { number: 15, name: "spread" };
 const SUMMARY: Field = Field { number: 16, name: "summary" };
-const PAYLOAD: Field = Field { number: 17, name: "payload" };
-const HOPS: Field = Field { number: 18, name: "hops" };
+pub(super) const PAYLOAD: Field = Field { number: 17, name: "payload" };
+pub(super) const HOPS: Field = Field { number: 18, name: "hops" };
 
 /// A flag: the replier did not answer.
-const REPLIER_FAILED: u8 = 1;
+pub(super) const REPLIER_FAILED: u8 = 1;
 /// A flag: the reply is to be sent by unicast, or was sent so.
-const UNICAST: u8 = 2;
+pub(super) const UNICAST: u8 = 2;
 
 impl<'a> Message<'a> {
     /// Appends the message to `out` as one control message. Durations are truncated to
@@ -136,7 +136,7 @@ impl<'a> Message<'a> {
             Message::Request(ref request) => request.emit_fields(frame),
             Message::Dmcast { channel, turning_point, repair } => {
                 emit_channel(frame, &channel);
-                frame.field(TURNING_POINT, |out| turning_point.put(out));
+                turning_point.emit(frame);
                 emit_bytes(frame, repair);
             }
             Message::Advertisement { channel, cost } | Message::Election { channel, cost } => {
@@ -266,6 +266,12 @@ impl<'a> Message<'a> {
 
 impl Request {
     fn emit_fields(&self, frame: &mut Frame<'_>) {
+        self.emit_head(frame);
+        self.way().emit(frame);
+    }
+
+    /// Writes what no router changes.
+    pub(super) fn emit_head(&self, frame: &mut Frame<'_>) {
         emit_channel(frame, &self.channel);
         frame.number(TSI, self.tsi.0);
         frame.number(SEQUENCE, self.units.first);
@@ -273,13 +279,16 @@ impl Request {
             frame.number(FOLLOWING, self.units.following);
         }
         frame.number(NUMBER, self.number);
-        emit_requestor(frame, self.requestor);
-        if let Some(turning_point) = &self.turning_point {
-            frame.field(TURNING_POINT, |out| turning_point.put(out));
-        }
+    }
+
+    pub(super) fn way(&self) -> Way {
         let failed = if self.replier_failed { REPLIER_FAILED } else { 0 };
-        emit_flags(frame, failed | if self.unicast_reply { UNICAST } else { 0 });
-        frame.number(HOPS, self.hops);
+        Way {
+            requestor: self.requestor,
+            turning_point: self.turning_point,
+            flags: failed | if self.unicast_reply { UNICAST } else { 0 },
+            hops: self.hops,
+        }
     }
 
     fn read(fields: &mut Fields<'_>) -> Result<Request, ParseError> {
@@ -306,11 +315,41 @@ impl Request {
     }
 }
 
+/// What routers write into a request, and read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) requestor: Option<SocketAddr>,
+    pub(super) turning_point: Option<TurningPoint>,
+    pub(super) flags: u8,
+    pub(super) hops: u8,
+}
+
+impl Way {
+    pub(super) fn emit(&self, frame: &mut Frame<'_>) {
+        emit_requestor(frame, self.requestor);
+        if let Some(turning_point) = &self.turning_point {
+            turning_point.emit(frame);
+        }
+        emit_flags(frame, self.flags);
+        frame.number(HOPS, self.hops);
+    }
+}
+
 impl TurningPoint {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_host(out, self.router);
-        out.extend_from_slice(&self.interface.to_be_bytes());
-        out.extend_from_slice(&self.tag.to_be_bytes());
+    fn emit(&self, frame: &mut Frame<'_>) {
+        let (interface, tag) = (self.interface.to_be_bytes(), self.tag.to_be_bytes());
+        let Some(host) = short_host(self.router) else {
+            return frame.field(TURNING_POINT, |out| {
+                put_host(out, self.router);
+                out.extend_from_slice(&interface);
+                out.extend_from_slice(&tag);
+            });
+        };
+        let mut short = [0; 19];
+        short[..7].copy_from_slice(&host);
+        short[7..11].copy_from_slice(&interface);
+        short[11..].copy_from_slice(&tag);
+        frame.short(TURNING_POINT, short);
     }
 
     fn read(value: &[u8]) -> Result<TurningPoint, ParseError> {
@@ -365,13 +404,15 @@ fn emit_cost(frame: &mut Frame<'_>, cost: Option<u32>) {
 
 fn emit_flags(frame: &mut Frame<'_>, flags: u8) {
     if flags != 0 {
-        frame.number(FLAGS, flags);
+        frame.short(FLAGS, [flags]);
     }
 }
 
 fn emit_requestor(frame: &mut Frame<'_>, requestor: Option<SocketAddr>) {
-    if let Some(requestor) = requestor {
-        frame.field(REQUESTOR, |out| put_host(out, requestor));
+    match requestor.map(|requestor| (requestor, short_host(requestor))) {
+        None => {}
+        Some((_, Some(short))) => frame.short(REQUESTOR, short),
+        Some((requestor, None)) => frame.field(REQUESTOR, |out| put_host(out, requestor)),
     }
 }
 

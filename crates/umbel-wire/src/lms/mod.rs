@@ -25,7 +25,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 mod message;
+mod plain;
 
+pub use self::plain::{Plain, PlainRequest};
 use crate::{Channel, Tsi};
 
 /// Limits of messages. Parsing refuses a message that exceeds one.

@@ -21,26 +21,27 @@
 //! do no harm.
 
 mod anycast;
+mod groups;
 mod offers;
+mod outbox;
 mod steering;
 mod turning_point;
 
-use std::collections::VecDeque;
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::net::SocketAddr;
 
-use bytes::Bytes;
-use siphasher::sip::SipHasher24;
-use umbel_wire::lms::{Message, Request, limits};
+use umbel_wire::lms::{Message, Plain, PlainRequest, limits};
 use umbel_wire::{Channel, Parsed};
 
 use self::anycast::Services;
-use self::offers::{Offers, Replier, Step};
+use self::groups::{Check, Group, Groups};
+use self::offers::{Replier, Step};
+use self::outbox::Outbox;
 pub use self::steering::{Direction, Steer, Steering};
+use self::steering::{stamps_upwards, step};
+use self::turning_point::Tags;
 use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
-use crate::bucket::Limiter;
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
@@ -51,46 +52,14 @@ use crate::{Address, Instant};
 #[derive(Debug)]
 pub struct Router {
     config: RouterConfig,
-    groups: BTreeMap<Channel, Group>,
+    groups: Groups,
     services: Services,
-    due: VecDeque<RouterTransmit>,
-    /// Makes the tags of turning points.
-    tags: SipHasher24,
-    /// Room in which messages are written.
-    scratch: Vec<u8>,
+    outbox: Outbox,
+    tags: Tags,
     /// Bound on the next work, which is not before it.
     wake_at: Option<Instant>,
-    /// Number of changes of channels and repliers.
-    changes: u64,
     drops: Drops,
     stats: RouterStats,
-}
-
-/// State of one channel.
-#[derive(Debug)]
-struct Group {
-    offers: Offers,
-    /// Cost last told to the router above.
-    advertised: Option<u32>,
-    advertised_at: Instant,
-    advertise_at: Option<Instant>,
-    check: Option<Check>,
-    /// Time until which the replier, having answered, is not asked again.
-    checked_until: Instant,
-    dmcasts: Limiter,
-    requests: BTreeMap<InterfaceId, Limiter>,
-    /// Time at which the state is forgotten if there are no offers.
-    expires: Instant,
-}
-
-/// A replier said to have failed that was asked to advertise [LMS §III-C].
-#[derive(Debug)]
-struct Check {
-    replier: Replier,
-    /// Number of times that it was asked.
-    asked: u32,
-    /// Time to ask again, or to give it up.
-    at: Instant,
 }
 
 /// Side of the tree from which a datagram came, as seen from the router.
@@ -103,17 +72,13 @@ enum Side {
 impl Router {
     /// Creates a router that knows of no replier yet.
     pub fn new(config: RouterConfig) -> Router {
-        let mut key = [0; 16];
-        key.copy_from_slice(&config.secret[..16]);
         Router {
+            tags: Tags::new(&config),
             config,
-            tags: SipHasher24::new_with_key(&key),
-            scratch: Vec::new(),
-            groups: BTreeMap::new(),
+            groups: Groups::default(),
             services: Services::default(),
-            due: VecDeque::new(),
+            outbox: Outbox::default(),
             wake_at: None,
-            changes: 0,
             drops: Drops::default(),
             stats: RouterStats::default(),
         }
@@ -132,8 +97,8 @@ impl Router {
     /// Returns the number of entries of its tables: channels, offers, interfaces, services. None of
     /// them grows with losses.
     pub fn state_len(&self) -> usize {
-        let of_group = |group: &Group| 1 + group.offers.len() + group.requests.len();
-        self.groups.values().map(of_group).sum::<usize>() + self.services.len()
+        let of_group = |group: &Group| 1 + group.offers.len() + group.links.len();
+        self.groups.iter().map(|(_, group)| of_group(group)).sum::<usize>() + self.services.len()
     }
 
     /// Returns the interface and the next hop to the replier of a channel, if there is one.
@@ -160,10 +125,7 @@ impl Router {
     }
 
     fn send(&mut self, to: RouterDestination, alert: bool, message: &Message<'_>) {
-        self.scratch.clear();
-        message.emit(&mut self.scratch);
-        let payload = Bytes::copy_from_slice(&self.scratch);
-        self.due.push_back(RouterTransmit { to, alert, payload });
+        self.outbox.send(to, alert, message);
     }
 
     fn send_up(&mut self, channel: &Channel, message: &Message<'_>) {
@@ -175,31 +137,6 @@ impl Router {
 
     fn is_for_me(&self, datagram: &PassingDatagram<'_>) -> bool {
         matches!(datagram.to, Address::Host(to) if to.ip() == self.config.address.ip())
-    }
-
-    /// Returns the state of a channel, and creates it if there is room.
-    fn group(&mut self, now: Instant, channel: &Channel) -> Option<&mut Group> {
-        let len = self.groups.len();
-        match self.groups.entry(*channel) {
-            Entry::Occupied(group) => Some(group.into_mut()),
-            Entry::Vacant(_) if len >= self.config.channels => None,
-            Entry::Vacant(place) => {
-                let expires = now + self.config.offer_lifetime;
-                self.changes += 1;
-                self.wake_at = Some(self.wake_at.map_or(expires, |at| at.min(expires)));
-                Some(place.insert(Group {
-                    offers: Offers::default(),
-                    advertised: None,
-                    advertised_at: Instant::EPOCH,
-                    advertise_at: None,
-                    check: None,
-                    checked_until: Instant::EPOCH,
-                    dmcasts: Limiter::new(self.config.dmcasts),
-                    requests: BTreeMap::new(),
-                    expires,
-                }))
-            }
-        }
     }
 
     /// Returns the side of the router on which a datagram about a channel came in.
@@ -223,64 +160,67 @@ impl Router {
         now: Instant,
         routes: &mut dyn Routes,
         datagram: &PassingDatagram<'_>,
-        mut request: Request,
+        request: &mut PlainRequest<'_>,
     ) -> Verdict {
-        let channel = request.channel;
+        let channel = request.channel();
         let (arrived_on, from) = (datagram.arrived_on, datagram.from);
-        let (side, upstream) = match self.admit(now, routes, datagram, &channel, request.hops) {
-            Ok(admitted) => admitted,
+        let (side, upstream) = match self.place(routes, datagram, &channel, request.hops()) {
+            Ok(place) => place,
             Err(verdict) => return verdict,
         };
-        request.hops += 1;
-        let Some(group) = self.groups.get(&channel) else { return Verdict::Take };
-        if side == Side::Above {
-            let Some(mut replier) = group.offers.first() else {
-                return self.drop(DropReason::NoReplier);
-            };
-            if request.replier_failed {
+        // The channel is looked up once, so that what follows borrows single fields.
+        let (config, wake_at) = (&self.config, &mut self.wake_at);
+        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+            return self.drop(DropReason::OverLimit);
+        };
+        let link = group.links.entry(arrived_on, config);
+        if !link.requests.take(now) {
+            return self.drop(DropReason::Flood);
+        }
+        request.count_hop();
+        let step = match side {
+            Side::Above => match group.offers.first() {
+                Some(replier) => Step::Turn(replier),
+                None => return self.drop(DropReason::NoReplier),
+            },
+            Side::Below => {
+                request.set_requestor(from);
+                let arrived = (arrived_on, Some(from.ip()));
+                let step = step(config, &group.offers, routes, &channel, arrived);
+                let stamps = step != Step::Up || stamps_upwards(config, routes, &channel, upstream);
+                if stamps && request.turning_point().is_none() {
+                    let point = link.turning_point(now, &self.tags, &channel, arrived_on);
+                    request.set_turning_point(point);
+                }
+                step
+            }
+        };
+        let count = match (side, step) {
+            (Side::Above, _) => &mut self.stats.sent_down,
+            (Side::Below, Step::Turn(_)) => &mut self.stats.turned,
+            (Side::Below, Step::Up) => &mut self.stats.sent_up,
+        };
+        *count += 1;
+        match step {
+            Step::Turn(replier) if request.replier_failed() => {
                 let backup = group.offers.backup(replier.neighbour.ip(), from.ip());
                 self.check_replier(now, &channel, replier);
-                replier = backup.unwrap_or(replier);
+                let instead = match side {
+                    Side::Above => Some(backup.unwrap_or(replier)),
+                    Side::Below => backup,
+                };
+                self.outbox.send_request(instead.as_ref(), request);
             }
-            self.stats.sent_down += 1;
-            self.send_down(replier, &Message::Request(request));
-            return Verdict::Take;
-        }
-        request.requestor.get_or_insert(from);
-        match self.step(group, routes, &channel, (arrived_on, Some(from.ip()))) {
-            Step::Up => {
-                if self.stamps_upwards(routes, &channel, upstream) {
-                    self.stamp(now, &mut request, arrived_on);
-                }
-                self.stats.sent_up += 1;
-                self.send_up(&channel, &Message::Request(request));
-            }
-            Step::Turn(replier) => {
-                // A backup is only looked for if it is needed, since that searches all offers.
-                let backup = (request.replier_failed)
-                    .then(|| group.offers.backup(replier.neighbour.ip(), from.ip()))
-                    .flatten();
-                self.stamp(now, &mut request, arrived_on);
-                self.stats.turned += 1;
-                if !request.replier_failed {
-                    self.send_down(replier, &Message::Request(request));
-                    return Verdict::Take;
-                }
-                self.check_replier(now, &channel, replier);
-                match backup {
-                    Some(backup) => self.send_down(backup, &Message::Request(request)),
-                    None => self.send_up(&channel, &Message::Request(request)),
-                }
-            }
+            Step::Turn(replier) => self.outbox.send_request(Some(&replier), request),
+            Step::Up => self.outbox.send_request(None, request),
         }
         Verdict::Take
     }
 
-    /// Checks whether a request or report may pass, and returns the side it came from. Requests
-    /// from above are addressed to this router; others are only passing through.
-    fn admit(
+    /// Returns the side that a request or report came from, if it may pass there. Requests from
+    /// above are addressed to this router; others are only passing through.
+    fn place(
         &mut self,
-        now: Instant,
         routes: &mut dyn Routes,
         datagram: &PassingDatagram<'_>,
         channel: &Channel,
@@ -301,15 +241,6 @@ impl Router {
         if hops >= limits::HOPS {
             return Err(self.drop(DropReason::Hops));
         }
-        let allowance = self.config.requests;
-        let Some(group) = self.group(now, channel) else {
-            return Err(self.drop(DropReason::OverLimit));
-        };
-        let bucket =
-            group.requests.entry(datagram.arrived_on).or_insert_with(|| Limiter::new(allowance));
-        if !bucket.take(now) {
-            return Err(self.drop(DropReason::Flood));
-        }
         Ok((side, upstream))
     }
 
@@ -325,12 +256,18 @@ impl Router {
         mut message: Message<'_>,
     ) -> Verdict {
         let Message::Report { channel, ref mut hops, .. } = message else { return Verdict::Take };
-        let (side, _) = match self.admit(now, routes, datagram, &channel, *hops) {
-            Ok(admitted) => admitted,
+        let (side, _) = match self.place(routes, datagram, &channel, *hops) {
+            Ok(place) => place,
             Err(verdict) => return verdict,
         };
+        let (config, wake_at) = (&self.config, &mut self.wake_at);
+        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+            return self.drop(DropReason::OverLimit);
+        };
+        if !group.links.entry(datagram.arrived_on, config).requests.take(now) {
+            return self.drop(DropReason::Flood);
+        }
         *hops += 1;
-        let Some(group) = self.groups.get(&channel) else { return Verdict::Take };
         let step = match side {
             Side::Above => match group.offers.first() {
                 Some(replier) => Step::Turn(replier),
@@ -369,14 +306,14 @@ impl Router {
             None => return self.drop(DropReason::OffTree),
         }
         let expires = now + self.config.offer_lifetime;
-        let (allowance, gap) = (self.config.requests, self.config.solicit_gap);
-        let Some(group) = self.group(now, &channel) else {
+        let (config, wake_at) = (&self.config, &mut self.wake_at);
+        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
             return self.drop(DropReason::OverLimit);
         };
-        let bucket = group.requests.entry(interface).or_insert_with(|| Limiter::new(allowance));
-        if !bucket.take(now) {
+        if !group.links.entry(interface, config).requests.take(now) {
             return self.drop(DropReason::Flood);
         }
+        let gap = config.solicit_gap;
         group.expires = expires;
         group.offers.insert(interface, from, cost, expires);
         let is_checked = |check: &mut Check| check.replier.neighbour.ip() == from.ip();
@@ -393,13 +330,14 @@ impl Router {
     fn choose(&mut self, now: Instant, channel: &Channel) {
         let RouterConfig { set_size, stickiness, advertise_gap, .. } = self.config;
         let Some(group) = self.groups.get_mut(channel) else { return };
-        self.changes += u64::from(group.offers.choose(set_size, stickiness));
+        let is_other = group.offers.choose(set_size, stickiness);
         let cost = group.offers.first().map(|replier| replier.cost);
         if cost != group.advertised {
             let at = now.max(group.advertised_at + advertise_gap);
             group.advertise_at = Some(group.advertise_at.map_or(at, |before| before.min(at)));
             self.wake_by(at);
         }
+        self.groups.count_change(is_other);
     }
 
     /// Advertises this router's replier to the router above.
@@ -477,7 +415,6 @@ impl Router {
         let Some(group) = self.groups.get(channel) else { return };
         if group.offers.is_empty() && group.advertise_at.is_none() && group.expires <= now {
             self.groups.remove(channel);
-            self.changes += 1;
             return;
         }
         let check = group.check.as_ref().map(|check| check.at);
@@ -499,12 +436,25 @@ impl RouterEngine for Router {
         if !Message::is_for_routers(datagram.payload) {
             return Verdict::Forward;
         }
+        match Plain::parse(datagram.payload) {
+            Some(Plain::Request(mut request)) => {
+                return self.on_request(now, routes, &datagram, &mut request);
+            }
+            Some(Plain::Dmcast { channel, turning_point, repair }) if self.is_for_me(&datagram) => {
+                return self.on_dmcast(now, routes, (channel, turning_point), repair);
+            }
+            _ => {}
+        }
         let message = match Message::parse(datagram.payload) {
             Ok(Parsed::Message { message, .. }) => message,
             Ok(Parsed::UnknownType(_)) | Err(_) => return self.drop(DropReason::Malformed),
         };
         match message {
-            Message::Request(request) => self.on_request(now, routes, &datagram, request),
+            Message::Request(request) => {
+                let mut room = Vec::new();
+                let mut request = PlainRequest::new(&request, &mut room);
+                self.on_request(now, routes, &datagram, &mut request)
+            }
             Message::Report { .. } => self.on_report(now, routes, &datagram, message),
             Message::Advertisement { channel, cost } => {
                 self.on_advertisement(now, routes, &datagram, (channel, cost))
@@ -530,7 +480,7 @@ impl RouterEngine for Router {
             return;
         }
         self.wake_at = None;
-        let channels: Vec<Channel> = self.groups.keys().copied().collect();
+        let channels: Vec<Channel> = self.groups.channels().copied().collect();
         for channel in &channels {
             self.tend(now, routes, channel);
         }
@@ -538,7 +488,7 @@ impl RouterEngine for Router {
     }
 
     fn poll_transmit(&mut self, _now: Instant) -> Option<RouterTransmit> {
-        self.due.pop_front()
+        self.outbox.pop()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -133,6 +133,10 @@ impl Offers {
     /// that of no replier.
     pub(super) fn step(&self, interface: InterfaceId, from: Option<IpAddr>) -> Step {
         let is_from = |r: &Replier| r.interface == interface && Some(r.neighbour.ip()) == from;
+        // The usual case needs no search.
+        if let [only] = &self.chain[..] {
+            return if is_from(only) { Step::Up } else { Step::Turn(*only) };
+        }
         if let Some(place) = self.chain.iter().position(is_from) {
             return match place.checked_sub(1) {
                 None => Step::Up,

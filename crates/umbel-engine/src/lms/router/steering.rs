@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::Channel;
 
-use super::offers::Step;
-use super::{Group, Router, Side};
+use super::offers::{Offers, Step};
+use super::{Router, Side};
+use crate::lms::config::RouterConfig;
 use crate::router::{InterfaceId, Routes, Upstream};
 
 /// Where requests for a channel go that come by one interface. It holds while
@@ -44,12 +45,12 @@ pub enum Direction {
 impl Router {
     /// Returns a number that changes with the channels and their repliers.
     pub fn changes(&self) -> u64 {
-        self.changes
+        self.groups.changes()
     }
 
     /// Returns the channels of which it has state.
     pub fn channels(&self) -> impl Iterator<Item = &Channel> {
-        self.groups.keys()
+        self.groups.channels()
     }
 
     /// Returns where requests go that come by an interface; none if they are not steered.
@@ -67,53 +68,48 @@ impl Router {
             let down = Steer { to, direction: Direction::Down, stamps: false };
             return Some(Steering { of_replier: None, of_others: down });
         }
-        let mut steer = |from| match self.step(group, routes, channel, (arrived_on, from)) {
+        let (config, offers) = (&self.config, &group.offers);
+        let mut steer = |from| match step(config, offers, routes, channel, (arrived_on, from)) {
             Step::Up => {
-                let stamps = self.stamps_upwards(routes, channel, upstream);
+                let stamps = stamps_upwards(config, routes, channel, upstream);
                 Steer { to: source, direction: Direction::Up, stamps }
             }
             Step::Turn(replier) => {
                 Steer { to: replier.neighbour, direction: Direction::Turn, stamps: true }
             }
         };
-        let replier = group.offers.chosen_on(arrived_on);
+        let replier = offers.chosen_on(arrived_on);
         Some(Steering {
             of_replier: replier.map(|replier| (replier, steer(Some(replier)))),
             of_others: steer(None),
         })
     }
+}
 
-    /// Returns the next step of a request from below, by the address that it came from; none for
-    /// that of no replier.
-    pub(super) fn step(
-        &self,
-        group: &Group,
-        routes: &mut dyn Routes,
-        channel: &Channel,
-        (arrived_on, from): (InterfaceId, Option<IpAddr>),
-    ) -> Step {
-        // The source of an attached host is the replier of all links [LMS §II-C].
-        if self.is_attached(routes, channel) {
-            Step::Up
-        } else {
-            group.offers.step(arrived_on, from)
-        }
-    }
+/// Returns the next step of a request from below, by the address that it came from; none for that
+/// of no replier.
+pub(super) fn step(
+    config: &RouterConfig,
+    offers: &Offers,
+    routes: &mut dyn Routes,
+    channel: &Channel,
+    (arrived_on, from): (InterfaceId, Option<IpAddr>),
+) -> Step {
+    // The source of an attached host is the replier of all links [LMS §II-C].
+    if is_attached(config, routes, channel) { Step::Up } else { offers.step(arrived_on, from) }
+}
 
-    /// Returns whether a request that goes up is stamped here: by the last router before the
-    /// source, and by the core of a shared tree, from which it is unicast to the source
-    /// [LMS §III-B].
-    pub(super) fn stamps_upwards(
-        &self,
-        routes: &mut dyn Routes,
-        channel: &Channel,
-        upstream: Upstream,
-    ) -> bool {
-        upstream == Upstream::Root || self.is_attached(routes, channel)
-    }
+/// Returns whether a request that goes up is stamped here: by the last router before the source,
+/// and by the core of a shared tree, from which it is unicast to the source [LMS §III-B].
+pub(super) fn stamps_upwards(
+    config: &RouterConfig,
+    routes: &mut dyn Routes,
+    channel: &Channel,
+    upstream: Upstream,
+) -> bool {
+    upstream == Upstream::Root || is_attached(config, routes, channel)
+}
 
-    fn is_attached(&self, routes: &mut dyn Routes, channel: &Channel) -> bool {
-        self.config.source_as_replier
-            && channel.source.is_some_and(|source| routes.is_attached(source))
-    }
+fn is_attached(config: &RouterConfig, routes: &mut dyn Routes, channel: &Channel) -> bool {
+    config.source_as_replier && channel.source.is_some_and(|source| routes.is_attached(source))
 }
