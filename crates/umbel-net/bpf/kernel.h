@@ -60,7 +60,7 @@ struct redirect_neigh {
 	};
 };
 
-enum { AF_INET = 2 };
+enum { AF_INET = 2, AF_INET6 = 10 };
 enum { FIB_LOOKUP_SKIP_NEIGH = 4 };
 enum { ROOM_MAC = 1 };
 

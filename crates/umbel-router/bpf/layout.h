@@ -3,8 +3,23 @@
 
 #include "kernel.h"
 
-enum { ETHERNET = 14, IP = 20, ALERT = 4, UDP = 8 };
-enum { IP_UDP = 17, DONT_FRAGMENT = 0x40 };
+/* Addresses in network order; one of IPv4 is in the first word, and the others are zero. */
+struct address {
+	u32 word[4];
+};
+
+/* The header of IP, and what Router Alert adds to it: an option, or a header of options. */
+#if V6
+enum { IP = 40, ALERT = 8, ETHERTYPE = 0x86DD, FAMILY = AF_INET6, WORDS = 4 };
+#else
+enum { IP = 20, ALERT = 4, ETHERTYPE = 0x0800, FAMILY = AF_INET, WORDS = 1 };
+#endif
+enum { ETHERNET = 14, UDP = 8 };
+/* Place of the source address in a header of IP; the destination follows. */
+enum { SOURCE_AT = V6 ? 8 : 12 };
+enum { IP_UDP = 17, HOP_BY_HOP = 0, DONT_FRAGMENT = 0x40 };
+/* Type of the option; its value in IPv6, as in umbel-wire/src/datagram.rs. */
+enum { ALERT_OPTION = V6 ? 5 : 0x94, ALERT_VALUE = 65503 };
 
 /* Messages, and their fields: type in 2 bytes, length in 4, value. See umbel-wire/src/lms. */
 enum { HEADER = 8, FIELD = 6 };
@@ -21,9 +36,11 @@ enum {
 	PAYLOAD = 17,
 	HOPS = 18,
 };
-enum { CHANNEL_LEN = 11, HOST_LEN = 7, TURNING_POINT_LEN = 19 };
-/* A channel has a source. The only flag of a request that does not need the daemon: reply by unicast. */
-enum { WITH_SOURCE = 2, UNICAST = 2 };
+enum { ADDRESS = 4 * WORDS, CHANNEL_LEN = 3 + 2 * ADDRESS };
+enum { HOST_LEN = 3 + ADDRESS, TURNING_POINT_LEN = HOST_LEN + 12 };
+/* Flags of a host, and of a channel with a source. The only flag of a request that does not need the
+ * daemon: reply by unicast. */
+enum { HOST = V6, WITH_SOURCE = 2 | V6, UNICAST = 2 };
 enum { MAX_HOPS = 64 };
 
 /* Ends of a request's and a DMCAST's channel, and beginning of a DMCAST's repair. */
@@ -33,7 +50,12 @@ enum {
 	AROUND_REPAIR = AFTER_POINT + FIELD,
 };
 /* Longest request, what may follow its number, and longest repair that are taken. */
-enum { MAX_REQUEST = 160, MAX_TAIL = 52, MAX_REPAIR = 2000 };
+#if V6
+enum { MAX_REQUEST = 200, MAX_TAIL = 76, TAIL_ROOM = 80 };
+#else
+enum { MAX_REQUEST = 160, MAX_TAIL = 52, TAIL_ROOM = 64 };
+#endif
+enum { MAX_REPAIR = 2000 };
 /* Longest numbers in bytes: of 32 bits, and of 63. */
 enum { VARINT_32 = 5, VARINT_63 = 9 };
 
@@ -49,8 +71,8 @@ struct settings {
 	/* What the daemon's clock is behind the kernel's, lifetime of tags, and of credit, in ns. */
 	u64 clock, lifetime, credit_lifetime;
 	struct limit datagrams, requests, dmcasts;
-	/* The router's address in network order; 0 if it takes nothing now. */
-	u32 address;
+	/* The router's address; none if it takes nothing now. */
+	struct address address;
 	/* DMCASTs for each requested unit, and the most that a branch may have. */
 	u32 per_unit, most;
 	/* Of routers, in network order. */
@@ -67,7 +89,7 @@ struct {
 
 /* A channel on an interface, the channel in network order. */
 struct link {
-	u32 group, source;
+	struct address group, source;
 	u16 port, unused;
 	u32 interface;
 };
@@ -75,14 +97,14 @@ struct link {
 /* Where requests go, in network order. */
 enum { LEFT = 0, UP = 1, TURN = 2, DOWN = 3, STAMP = 16 };
 struct steer {
-	u32 address;
+	struct address address;
 	u16 port, how;
 };
 
 /* Written by the daemon. */
 struct way {
 	/* For requests of the replier on this interface, and of anyone else. */
-	u32 replier;
+	struct address replier;
 	struct steer of_replier, of_others;
 	/* Whether the channel goes out here, and in packets of which length. */
 	u16 is_output, mtu;
@@ -136,11 +158,50 @@ struct {
 	FIELD_TYPE(value, u64);
 } COUNTS SEC(".maps");
 
+/* What is changed in the headers of a packet. */
+struct heads {
+	struct address source, destination;
+	u16 source_port, destination_port;
+	/* Of UDP. */
+	u16 len;
+	u8 hops, alert;
+};
+
+/* What the checksum of UDP is taken of beside the datagram, as far as it changes. */
+struct pseudo {
+	u32 source[WORDS], destination[WORDS], len;
+};
+
+/* The header of IP, with Router Alert. */
+#if V6
+struct ip {
+	u8 version, class, flow[2];
+	u16 len;
+	u8 next, hops;
+	u32 source[WORDS], destination[WORDS];
+	u8 alert[ALERT];
+};
+#else
+struct ip {
+	u8 version, service;
+	u16 len, identification;
+	u8 fragment[2], hops, protocol;
+	u16 checksum;
+	u32 source[WORDS], destination[WORDS];
+	u8 alert[ALERT];
+};
+#endif
+
+/* Room that the stack does not have. */
 struct scratch {
 	u8 message[256];
 	/* The end of a request, before and after, at an even distance from its beginning. */
-	u8 before[64], after[64];
+	u8 before[TAIL_ROOM], after[TAIL_ROOM];
 	u8 repair[2048];
+	struct heads heads;
+	struct pseudo pseudo[2];
+	struct ip ip;
+	struct fib_lookup route;
 };
 
 struct {

@@ -50,15 +50,46 @@ INLINE u16 folded(u32 sum)
 	return (sum & 0xFFFF) + (sum >> 16);
 }
 
-INLINE int is_multicast(u32 address)
+INLINE struct address address_at(const u8 *at)
 {
-	return (address & 0xF0) == 0xE0;
+	struct address address = {};
+	for (int i = 0; i < WORDS; i++)
+		address.word[i] = net32(at + 4 * i);
+	return address;
+}
+
+INLINE int same(const struct address *one, const struct address *other)
+{
+	u32 difference = 0;
+	for (int i = 0; i < WORDS; i++)
+		difference |= one->word[i] ^ other->word[i];
+	return difference == 0;
+}
+
+INLINE int is_none(const struct address *address)
+{
+	const struct address none = {};
+	return same(address, &none);
+}
+
+INLINE int is_multicast(const struct address *address)
+{
+	u32 word = address->word[0];
+	return V6 ? (word & 0xFF) == 0xFF : (word & 0xF0) == 0xE0;
 }
 
 /* Returns whether an address can be that of a host elsewhere. */
-INLINE int is_host(u32 address)
+INLINE int is_host(const struct address *address)
 {
-	return address != 0 && (address & 0xFF) != 127 && (address & 0xFF) < 0xE0;
+	const u32 *word = address->word;
+#if V6
+	/* ::, ::1 and those of IPv4; those of a link alone. */
+	if (!(word[0] | word[1]) && (!word[2] || word[2] == 0xFFFF0000))
+		return 0;
+	return !is_multicast(address) && (word[0] & 0xC0FF) != 0x80FE;
+#else
+	return word[0] != 0 && (word[0] & 0xFF) != 127 && (word[0] & 0xFF) < 0xE0;
+#endif
 }
 
 /* A function that the verifier looks at once, for all calls. */

@@ -8,12 +8,21 @@ APART u64 tag_of(const struct settings *settings, const struct link *link, u64 e
 {
 	if (!settings || !link)
 		return 0;
-	u64 mapped = 0xFFFF0000, big = swap64(epoch);
+	const u32 *source = link->source.word, *group = link->group.word;
+	u64 big = swap64(epoch);
 	u64 words[6] = {
+#if V6
+		source[0] | (u64)source[1] << 32,
+		source[2] | (u64)source[3] << 32,
+		group[0] | (u64)group[1] << 32,
+		group[2] | (u64)group[3] << 32,
+#else
+		/* As addresses of IPv6. */
 		0,
-		mapped | (u64)link->source << 32,
+		0xFFFF0000 | (u64)source[0] << 32,
 		0,
-		mapped | (u64)link->group << 32,
+		0xFFFF0000 | (u64)group[0] << 32,
+#endif
 		link->port | (u64)swap32(link->interface) << 16 | big << 48,
 		big >> 16 | 46ull << 56,
 	};

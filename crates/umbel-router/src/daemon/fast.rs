@@ -1,5 +1,5 @@
-//! The fast path of LMS in IPv4: a program in the kernel (`bpf/steering.bpf.c`) that steers plain
-//! requests and turns DMCASTs into multicasts where they arrive.
+//! The fast path of LMS: for each family a program in the kernel (`bpf/steering.h`) that steers
+//! plain requests and turns DMCASTs into multicasts where they arrive.
 //!
 //! ```text
 //!              engine, trees ── where requests go now ──▶ LINKS ┐
@@ -12,7 +12,7 @@
 //!
 //! The daemon does what the program does not take, and no switch is needed: messages of other kinds,
 //! requests that say that a replier failed, DMCASTs that no request there has asked for, packets with
-//! unusual headers, IPv6. Both give the same packets and count the same drops.
+//! unusual headers. Both give the same packets and count the same drops.
 
 mod program;
 
@@ -62,12 +62,11 @@ impl FastPath {
         mode: FastPathMode,
         now: Instant,
     ) -> Result<(), ClassifierError> {
-        self.program = match (family, mode) {
-            (Family::V6, _) => Err("not for IPv6".to_owned()),
-            (Family::V4, FastPathMode::Off) => Err("off".to_owned()),
-            (Family::V4, FastPathMode::Required) => Ok(Program::load(now)?),
-            (Family::V4, FastPathMode::Auto) => {
-                Program::load(now).map_err(|error| format!("not there: {error}"))
+        self.program = match mode {
+            FastPathMode::Off => Err("off".to_owned()),
+            FastPathMode::Required => Ok(Program::load(family, now)?),
+            FastPathMode::Auto => {
+                Program::load(family, now).map_err(|error| format!("not there: {error}"))
             }
         };
         Ok(())

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What the engine does not take goes on its way as if there were no daemon. Plain requests and
-//! DMCASTs of IPv4 do not come here where the fast path takes them ([`fast`](super::fast)).
+//! DMCASTs do not come here where the fast path takes them ([`fast`](super::fast)).
 //!
 //! # Guards
 //!

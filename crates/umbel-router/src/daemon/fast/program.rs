@@ -1,8 +1,7 @@
-//! The program in the kernel, and what it is told: the layouts are those of
-//! `bpf/steering.bpf.c`.
+//! The program in the kernel, and what it is told: the layouts are those of `bpf/layout.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
@@ -16,9 +15,11 @@ use umbel_wire::Channel;
 
 use crate::daemon::config::LmsConfig;
 use crate::daemon::lms::{CREDITS, Counts, HOPS};
+use crate::kernel::Family;
 
-/// The compiled program: see `umbel-net/bpf/build.sh`.
-pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../bpf/steering.bpf.o");
+/// The compiled programs, one for a family: see `umbel-net/bpf/build.sh`.
+pub(super) static OBJECT_V4: &[u8] = aya::include_bytes_aligned!("../../../bpf/steering4.bpf.o");
+pub(super) static OBJECT_V6: &[u8] = aya::include_bytes_aligned!("../../../bpf/steering6.bpf.o");
 const PROGRAM: &str = "umbel_steering";
 
 /// Greatest number of links, as in the program.
@@ -26,10 +27,14 @@ const LINKS: usize = 8192;
 /// For `bpf_map_update_elem`: only if there is no such entry.
 const NO_EXIST: u64 = 1;
 
-/// Lengths of `struct settings`, `link`, `way` and `meter`.
-const SETTINGS: usize = 104;
-const LINK: usize = 16;
-const WAY: usize = 24;
+/// Lengths of `struct settings`, `address`, `link`, `steer`, `way` and `meter`.
+const SETTINGS: usize = 120;
+const ADDRESS: usize = 16;
+const LINK: usize = 40;
+/// Place of the interface in `struct link`, which is its last field.
+const INTERFACE: usize = LINK - 4;
+const STEER: usize = 20;
+const WAY: usize = 60;
 const METER: usize = 24;
 
 type Key = [u8; LINK];
@@ -115,6 +120,7 @@ pub(super) struct Branch {
 
 /// The program, which steers until it is dropped.
 pub(super) struct Program {
+    family: Family,
     pub(super) classifier: Classifier,
     attached: BTreeMap<InterfaceId, Attachment>,
     settings: Array<MapData, [u8; SETTINGS]>,
@@ -140,13 +146,18 @@ impl std::fmt::Debug for Program {
 
 impl Program {
     /// Loads the program. It takes nothing before it has an address.
-    pub(super) fn load(now: Instant) -> Result<Program, ClassifierError> {
+    pub(super) fn load(family: Family, now: Instant) -> Result<Program, ClassifierError> {
         // The clock of `bpf_ktime_get_ns`, read while it is `now`.
         let kernel = clock_gettime(ClockId::CLOCK_MONOTONIC)
             .map_err(|error| ClassifierError::Refused(error.to_string()))?;
         let kernel = nanos(Duration::from(kernel));
-        let mut classifier = Classifier::load(OBJECT, PROGRAM, &[])?;
+        let object = match family {
+            Family::V4 => OBJECT_V4,
+            Family::V6 => OBJECT_V6,
+        };
+        let mut classifier = Classifier::load(object, PROGRAM, &[])?;
         Ok(Program {
+            family,
             settings: classifier.take("SETTINGS")?,
             links: classifier.take("LINKS")?,
             meters: classifier.take("METERS")?,
@@ -196,7 +207,7 @@ impl Program {
 
     /// Lays out `struct settings`.
     fn layout(&self, engine: &RouterConfig, config: &LmsConfig) -> [u8; SETTINGS] {
-        let IpAddr::V4(address) = engine.address.ip() else { return [0; SETTINGS] };
+        let address = self.address(engine.address.ip()).unwrap_or_default();
         let mut out = Layout::<SETTINGS>::default();
         out.put(&engine.secret[..16]);
         out.put(&self.epoch.to_ne_bytes());
@@ -207,7 +218,7 @@ impl Program {
             out.put(&cost.to_ne_bytes());
             out.put(&depth.to_ne_bytes());
         }
-        out.put(&address.octets());
+        out.put(&address);
         out.put(&config.dmcasts_per_unit.to_ne_bytes());
         out.put(&CREDITS.to_ne_bytes());
         out.put(&engine.address.port().to_be_bytes());
@@ -222,7 +233,7 @@ impl Program {
     ) {
         let wanted: BTreeMap<Key, Way> = branches
             .filter_map(|((channel, interface), branch)| {
-                Some((key(&channel, interface)?, way(&branch)?))
+                Some((self.key(&channel, interface)?, self.way(&branch)?))
             })
             .take(LINKS)
             .collect();
@@ -265,7 +276,7 @@ impl Program {
     /// Takes a DMCAST that a request asks for which the program has steered. Returns whether there
     /// was one.
     pub(super) fn take_credit(&mut self, now: Instant, branch: (Channel, InterfaceId)) -> bool {
-        let Some(key) = key(&branch.0, branch.1) else { return false };
+        let Some(key) = self.key(&branch.0, branch.1) else { return false };
         let Ok(mut meter) = self.meters.get(&key, 0) else { return false };
         let (credit, expires) = read_credit(&meter);
         if credit == 0 || expires <= now.as_nanos() {
@@ -330,66 +341,81 @@ impl<const N: usize> Layout<N> {
     }
 }
 
-/// Lays out `struct link`; none for a channel of IPv6 or without a source.
-fn key(channel: &Channel, InterfaceId(interface): InterfaceId) -> Option<Key> {
-    let (Some(IpAddr::V4(source)), IpAddr::V4(group)) = (channel.source, channel.group) else {
-        return None;
-    };
-    let mut out = Layout::<LINK>::default();
-    out.put(&group.octets());
-    out.put(&source.octets());
-    out.put(&channel.port.to_be_bytes());
-    out.put(&[0; 2]);
-    out.put(&interface.to_ne_bytes());
-    Some(out.bytes)
-}
-
 fn interface_key(InterfaceId(interface): InterfaceId) -> Key {
     let mut key = [0; LINK];
-    key[12..].copy_from_slice(&interface.to_ne_bytes());
+    key[INTERFACE..].copy_from_slice(&interface.to_ne_bytes());
     key
 }
 
 fn channel_key(key: &Key) -> Key {
     let mut channel = *key;
-    channel[12..].fill(0);
+    channel[INTERFACE..].fill(0);
     channel
 }
 
-/// Lays out `struct way`; none if the daemon does all.
-fn way(branch: &Branch) -> Option<Way> {
-    if branch.steering.is_none() && !branch.is_output {
-        return None;
+/// What is laid out for the program depends on its family.
+impl Program {
+    /// Lays out `struct address`; none for one of the other family, or one that a packet can only
+    /// be sent to on its link.
+    fn address(&self, address: IpAddr) -> Option<[u8; ADDRESS]> {
+        match (self.family, address) {
+            (Family::V4, IpAddr::V4(address)) => {
+                let mut out = [0; ADDRESS];
+                out[..4].copy_from_slice(&address.octets());
+                Some(out)
+            }
+            (Family::V6, IpAddr::V6(address)) => {
+                (!address.is_unicast_link_local()).then(|| address.octets())
+            }
+            _ => None,
+        }
     }
-    let none = (Ipv4Addr::UNSPECIFIED, [0; 8]);
-    let (replier, of_replier) = match branch.steering.and_then(|steering| steering.of_replier) {
-        Some((IpAddr::V4(replier), steer)) => (replier, layout_of(&steer)),
-        _ => none,
-    };
-    let of_others = branch.steering.map_or([0; 8], |steering| layout_of(&steering.of_others));
-    let mut out = Layout::<WAY>::default();
-    out.put(&replier.octets());
-    out.put(&of_replier);
-    out.put(&of_others);
-    out.put(&u16::from(branch.is_output).to_ne_bytes());
-    out.put(&u16::try_from(branch.mtu).unwrap_or(u16::MAX).to_ne_bytes());
-    Some(out.bytes)
-}
 
-/// Lays out `struct steer`, which leaves it to the daemon if it goes to IPv6.
-fn layout_of(steer: &Steer) -> [u8; 8] {
-    let SocketAddr::V4(to) = steer.to else { return [0; 8] };
-    let how: u16 = match steer.direction {
-        Direction::Up => 1,
-        Direction::Turn => 2,
-        Direction::Down => 3,
-    };
-    let stamps: u16 = if steer.stamps { 16 } else { 0 };
-    let mut out = Layout::<8>::default();
-    out.put(&SocketAddrV4::ip(&to).octets());
-    out.put(&to.port().to_be_bytes());
-    out.put(&(how | stamps).to_ne_bytes());
-    out.bytes
+    /// Lays out `struct link`; none for a channel of the other family or without a source.
+    fn key(&self, channel: &Channel, InterfaceId(interface): InterfaceId) -> Option<Key> {
+        let mut out = Layout::<LINK>::default();
+        out.put(&self.address(channel.group)?);
+        out.put(&self.address(channel.source?)?);
+        out.put(&channel.port.to_be_bytes());
+        out.put(&[0; 2]);
+        out.put(&interface.to_ne_bytes());
+        Some(out.bytes)
+    }
+
+    /// Lays out `struct way`; none if the daemon does all.
+    fn way(&self, branch: &Branch) -> Option<Way> {
+        if branch.steering.is_none() && !branch.is_output {
+            return None;
+        }
+        let of_replier = branch.steering.and_then(|steering| steering.of_replier);
+        let of_replier = of_replier
+            .and_then(|(replier, steer)| Some((self.address(replier)?, self.steer(&steer))));
+        let (replier, of_replier) = of_replier.unwrap_or_default();
+        let of_others = branch.steering.map(|steering| self.steer(&steering.of_others));
+        let mut out = Layout::<WAY>::default();
+        out.put(&replier);
+        out.put(&of_replier);
+        out.put(&of_others.unwrap_or_default());
+        out.put(&u16::from(branch.is_output).to_ne_bytes());
+        out.put(&u16::try_from(branch.mtu).unwrap_or(u16::MAX).to_ne_bytes());
+        Some(out.bytes)
+    }
+
+    /// Lays out `struct steer`, which leaves it to the daemon if the program cannot send there.
+    fn steer(&self, steer: &Steer) -> [u8; STEER] {
+        let Some(address) = self.address(steer.to.ip()) else { return [0; STEER] };
+        let how: u16 = match steer.direction {
+            Direction::Up => 1,
+            Direction::Turn => 2,
+            Direction::Down => 3,
+        };
+        let stamps: u16 = if steer.stamps { 16 } else { 0 };
+        let mut out = Layout::<STEER>::default();
+        out.put(&address);
+        out.put(&steer.to.port().to_be_bytes());
+        out.put(&(how | stamps).to_ne_bytes());
+        out.bytes
+    }
 }
 
 /// Reads `struct meter`.

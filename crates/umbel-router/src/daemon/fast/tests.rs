@@ -1,8 +1,8 @@
 //! The program in the kernel and the daemon make the same packets of the same packets, and discard
 //! the same.
 
-use std::cell::RefCell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use umbel_engine::router::{PassingDatagram, RouterEngine};
 use umbel_net::clock::Clock;
 use umbel_net::interface::Interface;
 use umbel_wire::Tsi;
-use umbel_wire::datagram::IpDatagram;
+use umbel_wire::datagram::{ALERT_VALUE_V6, IpDatagram};
 use umbel_wire::lms::{Message, Request, TurningPoint, UnitSet};
 
-use super::program::OBJECT;
+use super::program::{OBJECT_V4, OBJECT_V6};
 use super::*;
 use crate::daemon::lms::{Lms, Outlet};
 use drawn::{Stamps, dmcast, drawn, repair, request, turning_point_of};
@@ -33,7 +33,13 @@ mod namespaces;
 #[path = "../../../../umbel-net/tests/common/objects.rs"]
 mod objects;
 
-/// The interface towards the source, and those away from it. Interface `n` has 10.n.0.1/24.
+thread_local! {
+    /// The family of all addresses here.
+    static FAMILY: Cell<Family> = const { Cell::new(Family::V4) };
+}
+
+/// The interface towards the source, and those away from it. Interface `n` has 10.n.0.1/24 and
+/// fd00:n::1/64.
 const NAMES: [&str; 4] = ["up0", "down1", "down2", "down3"];
 const ETHERNET: usize = 14;
 /// What `bpf_redirect_neigh` returns, and what stands for the next program and for none.
@@ -46,22 +52,39 @@ const LIFETIME: Duration = Duration::from_hours(1);
 /// The daemon began so long ago.
 const AGE: Duration = Duration::from_hours(10);
 
-fn source() -> Ipv4Addr {
-    [10, 9, 9, 9].into()
+fn is_v6() -> bool {
+    FAMILY.get() == Family::V6
+}
+
+fn source() -> IpAddr {
+    if is_v6() { [0xFD00, 9, 9, 0, 0, 0, 0, 9].into() } else { [10, 9, 9, 9].into() }
 }
 
 fn channel() -> Channel {
-    Channel { source: Some(source().into()), group: [232, 1, 1, 1].into(), port: 7702 }
+    let group: IpAddr =
+        if is_v6() { [0xFF3E, 0, 0, 0, 0, 0, 0x8000, 1].into() } else { [232, 1, 1, 1].into() };
+    Channel { source: Some(source()), group, port: 7702 }
+}
+
+/// Returns another group.
+fn other_group() -> IpAddr {
+    if is_v6() { [0xFF3E, 0, 0, 0, 0, 0, 0x8000, 2].into() } else { [232, 1, 1, 2].into() }
 }
 
 /// Returns the router's address.
 fn me() -> SocketAddr {
-    ([10, 1, 0, 1], 7706).into()
+    SocketAddr::new(host(1, 1).ip(), 7706)
 }
 
 /// Returns a host below, or above, by an interface.
 fn host(interface: usize, number: u8) -> SocketAddr {
-    ([10, interface as u8, 0, number], 5000).into()
+    let interface = interface as u8;
+    let address: IpAddr = if is_v6() {
+        [0xFD00, interface.into(), 0, 0, 0, 0, 0, number.into()].into()
+    } else {
+        [10, interface, 0, number].into()
+    };
+    (address, 5000).into()
 }
 
 /// The trees of one channel.
@@ -121,7 +144,7 @@ impl Side {
         interfaces: &[InterfaceId],
     ) -> Result<Side, ClassifierError> {
         let kept = Kept::default();
-        let mut lms = Lms::open(Family::V4, config.clone(), [3; 32]).unwrap();
+        let mut lms = Lms::open(FAMILY.get(), config.clone(), [3; 32]).unwrap();
         lms.outlet = Box::new(kept.clone());
         lms.start_fast_path(Instant::EPOCH + AGE)?;
         lms.begin(Some(engine.clone()));
@@ -135,17 +158,22 @@ impl Side {
     /// Gives it a packet as the kernel does. Returns what it sends.
     fn give(&mut self, now: Instant, interface: InterfaceId, packet: &[u8]) -> Vec<Vec<u8>> {
         let own = |address: IpAddr| address == me().ip();
-        let is_whole = IpDatagram::parse(packet).is_ok() && checksum(packet) == 0xFFFF;
-        if is_whole && packet[0] & 0x0F > 5 {
-            let mut packet = packet.to_vec();
-            self.lms.take_packet(now, &mut self.tree, &own, interface, &mut packet);
-        }
-        if is_whole
-            && let Ok(datagram) = IpDatagram::parse(packet)
-            && datagram.destination == me()
-        {
-            let from = (interface, datagram.source);
-            self.lms.take_message(now, &mut self.tree, from, datagram.payload);
+        let datagram = IpDatagram::parse(packet).ok();
+        if let Some(datagram) = datagram.filter(|_| is_v6() || checksum(packet) == 0xFFFF) {
+            // IPv4 puts aside what is to the router itself, too.
+            let is_aside = if is_v6() {
+                datagram.alert == Some(ALERT_VALUE_V6) && !own(datagram.destination.ip())
+            } else {
+                packet[0] & 0x0F > 5
+            };
+            if is_aside {
+                let mut packet = packet.to_vec();
+                self.lms.take_packet(now, &mut self.tree, &own, interface, &mut packet);
+            }
+            if datagram.destination == me() {
+                let from = (interface, datagram.source);
+                self.lms.take_message(now, &mut self.tree, from, datagram.payload);
+            }
         }
         self.told += Duration::from_secs(1);
         let now = self.told;
@@ -180,6 +208,7 @@ fn to_source() -> SocketAddr {
 
 fn packet(from: SocketAddr, to: SocketAddr, alert: Option<u16>, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
+    let alert = alert.map(|value| if is_v6() { ALERT_VALUE_V6 } else { value });
     let datagram = IpDatagram { source: from, destination: to, hop_limit: 9, alert, payload };
     datagram.emit(&mut packet).unwrap();
     packet
@@ -236,7 +265,8 @@ impl Pair {
     fn give(&mut self, interface: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
         let now = self.now();
         let on = self.interfaces[interface];
-        let frame = [&self.macs[interface][..], &[2; 6], &[8, 0], packet].concat();
+        let ethertype = if is_v6() { [0x86, 0xDD] } else { [8, 0] };
+        let frame = [&self.macs[interface][..], &[2; 6], &ethertype, packet].concat();
         let (verdict, made) = self.run(on, &frame);
         let of_fast = match verdict {
             REDIRECTED => {
@@ -283,13 +313,27 @@ fn mac_of(name: &str) -> [u8; 6] {
 
 fn make_interfaces() {
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
     for (number, name) in NAMES.iter().enumerate() {
         run(&format!("ip link add {name} type veth peer name far{number}"));
         run(&format!("ip link set far{number} up"));
         run(&format!("ip addr add 10.{number}.0.1/24 dev {name}"));
+        run(&format!("ip addr add fd00:{number}::1/64 dev {name} nodad"));
         run(&format!("ip link set {name} up"));
     }
     run("ip route add 10.9.9.0/24 via 10.0.0.2");
+    run("ip route add fd00:9:9::/64 via fd00:0::2");
+}
+
+/// Does something in both families, or in none if it returns false.
+fn in_both(name: &str, mut act: impl FnMut() -> bool) {
+    make_interfaces();
+    for family in [Family::V4, Family::V6] {
+        FAMILY.set(family);
+        if !act() {
+            return skip(name, "no program can be loaded here");
+        }
+    }
 }
 
 fn without_limits(set_size: usize) -> (LmsConfig, RouterConfig) {
@@ -337,11 +381,8 @@ fn compare(set_size: usize) -> bool {
 fn program_and_daemon_make_the_same_of_any_packet() {
     const NAME: &str = "daemon::fast::tests::program_and_daemon_make_the_same_of_any_packet";
     in_namespace(NAME, || {
-        make_interfaces();
         // One replier for all links, and a chain of repliers.
-        if !(compare(32) && compare(1)) {
-            skip(NAME, "no program can be loaded here");
-        }
+        in_both(NAME, || compare(32) && compare(1));
     });
 }
 
@@ -349,83 +390,85 @@ fn program_and_daemon_make_the_same_of_any_packet() {
 fn a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it() {
     const NAME: &str =
         "daemon::fast::tests::a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it";
-    in_namespace(NAME, || {
-        make_interfaces();
-        let (config, engine) = without_limits(32);
-        let Some(mut pair) = Pair::new(&config, &engine) else {
-            return skip(NAME, "no program can be loaded here");
-        };
-        for replier_failed in [false, true] {
-            let mut payload = Vec::new();
-            Message::Request(Request { replier_failed, ..request(channel()) }).emit(&mut payload);
-            let asked = packet(host(2, 9), to_source(), Some(0), &payload);
-            let [fast, plain] = pair.give(2, &asked);
-            assert_eq!(fast, plain);
-            let mut datagrams = fast.iter().filter_map(|sent| IpDatagram::parse(sent).ok());
-            let point = datagrams.find_map(|sent| turning_point_of(sent.payload)).unwrap();
-            let answer = packet(host(1, 7), me(), None, &dmcast(channel(), point, &repair(1000)));
-            let sent: Vec<usize> = (0..6)
-                .map(|_| {
-                    let [fast, plain] = pair.give(1, &answer);
-                    assert_eq!(fast, plain);
-                    fast.len()
-                })
-                .collect();
-            assert_eq!(sent, [1, 1, 1, 1, 0, 0]);
-            assert_eq!(pair.fast.counts(), pair.plain.counts());
-        }
-        assert_eq!(pair.fast.counts().2[1], 4);
-    });
+    in_namespace(NAME, || in_both(NAME, requests_permit_so_many));
+}
+
+fn requests_permit_so_many() -> bool {
+    let (config, engine) = without_limits(32);
+    let Some(mut pair) = Pair::new(&config, &engine) else { return false };
+    for replier_failed in [false, true] {
+        let mut payload = Vec::new();
+        Message::Request(Request { replier_failed, ..request(channel()) }).emit(&mut payload);
+        let asked = packet(host(2, 9), to_source(), Some(0), &payload);
+        let [fast, plain] = pair.give(2, &asked);
+        assert_eq!(fast, plain);
+        let mut datagrams = fast.iter().filter_map(|sent| IpDatagram::parse(sent).ok());
+        let point = datagrams.find_map(|sent| turning_point_of(sent.payload)).unwrap();
+        let answer = packet(host(1, 7), me(), None, &dmcast(channel(), point, &repair(1000)));
+        let sent: Vec<usize> = (0..6)
+            .map(|_| {
+                let [fast, plain] = pair.give(1, &answer);
+                assert_eq!(fast, plain);
+                fast.len()
+            })
+            .collect();
+        assert_eq!(sent, [1, 1, 1, 1, 0, 0]);
+        assert_eq!(pair.fast.counts(), pair.plain.counts());
+    }
+    assert_eq!(pair.fast.counts().2[1], 4);
+    true
 }
 
 #[test]
 fn program_and_daemon_have_the_same_limits() {
     const NAME: &str = "daemon::fast::tests::program_and_daemon_have_the_same_limits";
-    in_namespace(NAME, || {
-        make_interfaces();
-        let few = Limit { per_s: 1, burst: 3 };
-        let mut request_bytes = Vec::new();
-        Message::Request(request(channel())).emit(&mut request_bytes);
-        // No offer came by this interface.
-        let asked = packet(host(3, 9), to_source(), Some(0), &request_bytes);
-        // Until it takes less than a second, after which more would be let through.
-        for attempt in 0.. {
-            assert!(attempt < 50, "this machine never gets so far within a second");
-            let (endless, engine) = without_limits(32);
-            let config = LmsConfig { datagrams: few, ..endless.clone() };
-            let Some(mut of_interface) = Pair::new(&config, &engine) else {
-                return skip(NAME, "no program can be loaded here");
-            };
-            let config = LmsConfig { port: config.port + 2, ..endless };
-            let engine = RouterConfig { requests: few, dmcasts: few, ..engine };
-            let mut of_engine = Pair::new(&config, &engine).unwrap();
-            let stamps = Stamps { engine, interfaces: of_engine.interfaces.clone() };
-            let point = stamps.point(of_engine.now(), 3, channel(), 0);
-            let answer = dmcast(channel(), point, &repair(100));
-            let answer = packet(host(1, 7), me(), None, &answer);
+    in_namespace(NAME, || in_both(NAME, limits_are_the_same));
+}
 
-            let began = std::time::Instant::now();
-            let passed = |pair: &mut Pair, interface, packet: &[u8]| {
-                let sent = (0..5).map(|_| pair.give(interface, packet).map(|sent| sent.len()));
-                sent.fold([0, 0], |all, sent| [all[0] + sent[0], all[1] + sent[1]])
-            };
-            let requests = passed(&mut of_interface, 3, &asked);
-            let others = [passed(&mut of_engine, 3, &asked), passed(&mut of_engine, 1, &answer)];
-            if began.elapsed() < Duration::from_millis(900) {
-                assert_eq!((requests, others), ([3, 3], [[3, 3], [3, 3]]));
-                for pair in [&of_interface, &of_engine] {
-                    assert_eq!(pair.fast.counts(), pair.plain.counts());
-                }
-                assert_eq!(of_interface.fast.counts().2[0], 2);
-                let of_engine = of_engine.fast.lms.fast.status().counts;
-                assert_eq!((of_engine.request_flood, of_engine.dmcast_flood), (2, 2));
-                return;
+fn limits_are_the_same() -> bool {
+    let few = Limit { per_s: 1, burst: 3 };
+    let mut request_bytes = Vec::new();
+    Message::Request(request(channel())).emit(&mut request_bytes);
+    // No offer came by this interface.
+    let asked = packet(host(3, 9), to_source(), Some(0), &request_bytes);
+    // Until it takes less than a second, after which more would be let through.
+    for attempt in 0.. {
+        assert!(attempt < 50, "this machine never gets so far within a second");
+        let (endless, engine) = without_limits(32);
+        let config = LmsConfig { datagrams: few, ..endless.clone() };
+        let Some(mut of_interface) = Pair::new(&config, &engine) else { return false };
+        let config = LmsConfig { port: config.port + 2, ..endless };
+        let engine = RouterConfig { requests: few, dmcasts: few, ..engine };
+        let mut of_engine = Pair::new(&config, &engine).unwrap();
+        let stamps = Stamps { engine, interfaces: of_engine.interfaces.clone() };
+        let point = stamps.point(of_engine.now(), 3, channel(), 0);
+        let answer = dmcast(channel(), point, &repair(100));
+        let answer = packet(host(1, 7), me(), None, &answer);
+
+        let began = std::time::Instant::now();
+        let passed = |pair: &mut Pair, interface, packet: &[u8]| {
+            let sent = (0..5).map(|_| pair.give(interface, packet).map(|sent| sent.len()));
+            sent.fold([0, 0], |all, sent| [all[0] + sent[0], all[1] + sent[1]])
+        };
+        let requests = passed(&mut of_interface, 3, &asked);
+        let others = [passed(&mut of_engine, 3, &asked), passed(&mut of_engine, 1, &answer)];
+        if began.elapsed() < Duration::from_millis(900) {
+            assert_eq!((requests, others), ([3, 3], [[3, 3], [3, 3]]));
+            for pair in [&of_interface, &of_engine] {
+                assert_eq!(pair.fast.counts(), pair.plain.counts());
             }
+            assert_eq!(of_interface.fast.counts().2[0], 2);
+            let of_engine = of_engine.fast.lms.fast.status().counts;
+            assert_eq!((of_engine.request_flood, of_engine.dmcast_flood), (2, 2));
+            return true;
         }
-    });
+    }
+    false
 }
 
 #[test]
-fn the_object_is_what_the_source_compiles_to() {
-    objects::assert_object_is_made_of("steering.bpf.c", env!("CARGO_MANIFEST_DIR"), OBJECT);
+fn the_objects_are_what_the_sources_compile_to() {
+    for (source, object) in [("steering4.bpf.c", OBJECT_V4), ("steering6.bpf.c", OBJECT_V6)] {
+        objects::assert_object_is_made_of(source, env!("CARGO_MANIFEST_DIR"), object);
+    }
 }

@@ -45,8 +45,9 @@ enum Drawing {
 }
 
 fn channels() -> impl Strategy<Value = Channel> {
-    let other = |port, last| Channel { group: [232, 1, 1, last].into(), port, ..channel() };
-    prop_oneof![14 => Just(channel()), 1 => Just(other(7703, 1)), 1 => Just(other(7702, 2))]
+    let port = Channel { port: 7703, ..channel() };
+    let group = Channel { group: other_group(), ..channel() };
+    prop_oneof![14 => Just(channel()), 1 => Just(port), 1 => Just(group)]
 }
 
 fn requests() -> impl Strategy<Value = Drawing> {
@@ -107,7 +108,8 @@ pub(super) fn drawn() -> impl Strategy<Value = Drawn> {
         prop_oneof![3 => requests(), 2 => dmcasts()].prop_flat_map(usual),
         prop_oneof![Just(7_u8), 2..20_u8],
         // A damaged checksum of UDP is made good by the daemon, and stays what it is in the program.
-        (damage(0_usize, 120), damage(0, 20)),
+        // Addresses of IPv6 have no other one.
+        (damage(0_usize, 120), damage(0, if is_v6() { 16 } else { 20 })),
         prop_oneof![20 => Just(0_usize), 1 => 1..8_usize],
         proptest::bool::weighted(0.03),
     )
@@ -256,6 +258,12 @@ impl Drawn {
             packet[udp + 6..udp + 8].fill(0);
         }
         if let Some((at, bits)) = self.damage[1] {
+            // In IPv6 there is a header of options after the addresses.
+            let at = match at {
+                8.. if is_v6() && self.alert => at + 32,
+                _ if is_v6() => at % 8,
+                _ => at,
+            };
             packet[at] ^= bits;
         }
         packet.extend(vec![0; self.padding]);

@@ -34,23 +34,64 @@ fn thread_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
+/// Opens a socket for the frames of `eth0`.
+fn open() -> OwnedFd {
+    let raw = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).unwrap();
+    let mut all = nix::ifaddrs::getifaddrs().unwrap();
+    let address = all.find_map(|entry| {
+        let is_it = entry.interface_name == "eth0";
+        entry.address.filter(|_| is_it)?.as_link_addr().copied()
+    });
+    bind(raw.as_raw_fd(), &address.unwrap()).unwrap();
+    raw
+}
+
 impl Sender {
+    fn frame(&self, packet: &[u8]) -> Vec<u8> {
+        [&self.mac, &[2; 6][..], &[8, 0], packet].concat()
+    }
+
+    /// Sends a frame so many times from one core, which also does what the router does with it.
+    /// Returns the time by the clock, and the CPU time of the thread and of the core's
+    /// `ksoftirqd`, which does what the thread leaves.
+    fn flood(&self, packet: &[u8], bursts: usize) -> [Duration; 2] {
+        const CORE: usize = 0;
+        let mut frame = self.frame(packet);
+        self.host.run(move || {
+            let mut cores = nix::sched::CpuSet::new();
+            cores.set(CORE).unwrap();
+            nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &cores).unwrap();
+            let raw = open();
+            let mut part =
+                libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
+            // SAFETY: plain data of which all bits zero is a value.
+            #[allow(unsafe_code)]
+            let empty: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            let mut messages = vec![empty; BURST];
+            for message in &mut messages {
+                message.msg_hdr.msg_iov = &raw mut part;
+                message.msg_hdr.msg_iovlen = 1;
+            }
+            let (clock, thread, helper) =
+                (std::time::Instant::now(), thread_time(), time_of_ksoftirqd(CORE));
+            for _ in 0..bursts {
+                // SAFETY: the messages and the frame that they point to live here.
+                #[allow(unsafe_code)]
+                let sent = unsafe {
+                    libc::sendmmsg(raw.as_raw_fd(), messages.as_mut_ptr(), BURST as u32, 0)
+                };
+                assert_eq!(sent, BURST as i32, "{}", std::io::Error::last_os_error());
+            }
+            let spent = thread_time().saturating_sub(thread);
+            let helped = time_of_ksoftirqd(CORE).saturating_sub(helper);
+            [clock.elapsed(), spent + helped]
+        })
+    }
+
     /// Sends frames, and has the daemon take what came after each burst. Returns the nanoseconds of
     /// CPU for each.
     fn cost(&self, packets: &[Vec<u8>], mut drain: impl FnMut()) -> f64 {
-        let frame = |packet: &Vec<u8>| [&self.mac, &[2; 6][..], &[8, 0], packet].concat();
-        let frames: Vec<Vec<u8>> = packets.iter().map(frame).collect();
-        let open = || -> OwnedFd {
-            let raw =
-                socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).unwrap();
-            let mut all = nix::ifaddrs::getifaddrs().unwrap();
-            let address = all.find_map(|entry| {
-                let is_it = entry.interface_name == "eth0";
-                entry.address.filter(|_| is_it)?.as_link_addr().copied()
-            });
-            bind(raw.as_raw_fd(), &address.unwrap()).unwrap();
-            raw
-        };
+        let frames: Vec<Vec<u8>> = packets.iter().map(|packet| self.frame(packet)).collect();
         let socket = std::sync::Arc::new(self.host.run(open));
         let frames = std::sync::Arc::new(frames);
         let mut best = f64::INFINITY;
@@ -73,6 +114,19 @@ impl Sender {
         }
         best
     }
+}
+
+/// Returns the CPU time that the kernel's thread for the soft interrupts of a core has had.
+fn time_of_ksoftirqd(core: usize) -> Duration {
+    let name = format!("ksoftirqd/{core}");
+    let read = |process: &std::path::Path, file| std::fs::read_to_string(process.join(file));
+    let mut processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let found = processes.find_map(|process| {
+        let comm = read(&process.path(), "comm").ok()?;
+        if comm.trim() == name { read(&process.path(), "schedstat").ok() } else { None }
+    });
+    let spent = found.and_then(|stat| stat.split(' ').next()?.parse().ok());
+    Duration::from_nanos(spent.unwrap_or(0))
 }
 
 /// Drops what arrives on an interface, before IP sees it.
@@ -144,13 +198,13 @@ fn what_forwarding_costs() {
         }
         for fan_out in [1, 2, 8, 31] {
             let outputs = &outputs[..fan_out];
-            table.set(source().into(), channel().group, up.0, outputs).unwrap();
+            table.set(source(), channel().group, up.0, outputs).unwrap();
             let cost = sender.cost(&data, || {});
-            let packets = table.counters(source().into(), channel().group).unwrap().packets;
+            let packets = table.counters(source(), channel().group).unwrap().packets;
             assert!(packets as usize >= ROUNDS * BURSTS * BURST);
             rows.push((format!("kernel multicast to {fan_out}"), cost));
         }
-        table.set(source().into(), channel().group, up.0, &outputs[..1]).unwrap();
+        table.set(source(), channel().group, up.0, &outputs[..1]).unwrap();
 
         for mode in [FastPathMode::Off, FastPathMode::Required] {
             // The source is above down2, the requests come from up0, the replier is at down1.
@@ -215,5 +269,63 @@ fn what_forwarding_costs() {
             let net = cost - dropped;
             println!("{what:<44} {cost:>7.0} {net:>7.0} {:>7.2}", net / one);
         }
+    });
+}
+
+/// How many requests a core steers that does nothing else but make them.
+#[test]
+#[ignore = "a measurement"]
+fn how_many_requests_leave_in_a_second() {
+    const NAME: &str = "daemon::fast::tests::forwarding::how_many_requests_leave_in_a_second";
+    const AT_A_TIME: usize = 500;
+    in_namespace(NAME, || {
+        let (sender, _far) = make_links();
+        let [up, down] = [id("up0"), id("down1")];
+        let (config, engine) = without_limits(32);
+        let config = LmsConfig { fast_path: FastPathMode::Required, ..config };
+        let mut lms = Lms::open(Family::V4, config, [3; 32]).unwrap();
+        if let Err(error) = lms.start_fast_path(Instant::EPOCH + AGE) {
+            return skip(NAME, &error.to_string());
+        }
+        lms.begin(Some(engine));
+        lms.fast.attach(up, "up0");
+        let clock = Clock::new();
+        let own = |address: IpAddr| address == me().ip();
+        let mut tree = Tree { interfaces: vec![id("down2"), up, down] };
+        let mut offer = Vec::new();
+        Message::Advertisement { channel: channel(), cost: Some(1) }.emit(&mut offer);
+        let mut offer = packet(host(1, 7), to_source(), Some(0), &offer);
+        let now = clock.now() + AGE;
+        lms.take_packet(now, &mut tree, &own, down, &mut offer);
+        let mut turn = Turn { now, routes: &mut tree, own: &own, buffer: &mut [] };
+        lms.tell_fast_path(&mut turn, &|_| 1500);
+        let mut asking = Vec::new();
+        Message::Request(request(channel())).emit(&mut asking);
+        let asking = packet(host(0, 9), to_source(), Some(0), &asking);
+        // Counts what `down1` has sent: the tenth number behind its name.
+        let left = || -> u64 {
+            let all = std::fs::read_to_string("/proc/net/dev").unwrap();
+            let line = all.lines().find_map(|line| line.trim().strip_prefix("down1:")).unwrap();
+            line.split_whitespace().nth(9).unwrap().parse().unwrap()
+        };
+        let requests = (AT_A_TIME * BURST) as u64;
+        let mut best = [0.0_f64; 2];
+        for _ in 0..20 {
+            let (before, steered) = (left(), lms.fast.status().counts.turned);
+            let times = sender.flood(&asking, AT_A_TIME);
+            let steered = lms.fast.status().counts.turned - steered;
+            let left = left() - before;
+            assert_eq!(steered, requests);
+            // A packet of the kernel's own may leave meanwhile.
+            assert!((requests..requests + 10).contains(&left), "{left} of {requests} left");
+            for (best, time) in best.iter_mut().zip(times) {
+                *best = best.max(requests as f64 / time.as_secs_f64());
+            }
+        }
+        println!(
+            "requests that left in a second: {:.0} by the clock, {:.0} of CPU time; the best of 20 \
+             rounds of {requests}, with what makes them",
+            best[0], best[1]
+        );
     });
 }

@@ -1,5 +1,6 @@
 /* Steers requests of LMS and turns DMCASTs into multicasts where packets arrive (tc ingress): the
- * plain cases of what umbel-engine/src/lms/router and umbel-router/src/daemon/lms.rs do in IPv4.
+ * plain cases of what umbel-engine/src/lms/router and umbel-router/src/daemon/lms.rs do. V6 says for
+ * which family.
  *
  *   request  ── LINKS: where it goes ── allowance ── requestor, turning point ──▶ replier, or up
  *   DMCAST   ── tag, LINKS, credit, allowance ── repair, under the source's address ──▶ interface
@@ -7,7 +8,8 @@
  * What it does not take goes on to the daemon, which then does the same. It drops only what the
  * daemon would drop that cannot be anything else: forged turning points, and what is over a limit.
  *
- * steering.bpf.o is made of this file by umbel-net/bpf/build.sh. */
+ * steering4.bpf.o and steering6.bpf.o are made of this file by umbel-net/bpf/build.sh. */
+#pragma once
 
 #include "layout.h"
 #include "numbers.h"
@@ -32,7 +34,7 @@ struct packet {
 	const struct settings *settings;
 	u64 now;
 	/* Addresses and ports, in network order. */
-	u32 source, destination;
+	struct address source, destination;
 	u16 source_port, destination_port;
 	/* Length of the IP header, and place and length of the message. */
 	u32 header, message, len;
@@ -53,73 +55,85 @@ INLINE int read_channel(const u8 *message, struct link *link)
 	if (field[0] | (field[1] ^ CHANNEL) | field[2] | field[3] | field[4] |
 	    (field[5] ^ CHANNEL_LEN) | (field[6] ^ WITH_SOURCE))
 		return 0;
-	link->group = net32(field + 7);
-	link->source = net32(field + 11);
-	link->port = net16(field + 15);
-	return is_multicast(link->group) && !is_multicast(link->source) && link->source != 0 &&
-	       link->port != 0;
+	link->group = address_at(field + 7);
+	link->source = address_at(field + 7 + ADDRESS);
+	link->port = net16(field + 7 + 2 * ADDRESS);
+	return is_multicast(&link->group) && !is_multicast(&link->source) &&
+	       !is_none(&link->source) && link->port != 0;
 }
-
-/* What is changed in the headers of a packet. */
-struct heads {
-	u32 source, destination;
-	u16 source_port, destination_port;
-	/* Of UDP. */
-	u16 len;
-	u8 hops, alert;
-};
 
 /* Changes the checksum of UDP. It is whole, or only that of the pseudo-header where a card was to
  * do the rest: the kernel knows which, and leaves the difference of the body out then. */
-INLINE void change_checksum(const struct packet *packet, const struct heads *heads, u32 body)
+INLINE void change_checksum(const struct packet *packet, struct scratch *scratch, u32 body)
 {
+	const struct heads *heads = &scratch->heads;
+	struct pseudo *before = &scratch->pseudo[0], *after = &scratch->pseudo[1];
 	u16 len = swap16(packet->len + UDP);
-	u32 before[3] = { packet->source, packet->destination, len };
-	u32 after[3] = { heads->source, heads->destination, heads->len };
+	for (int i = 0; i < WORDS; i++) {
+		before->source[i] = packet->source.word[i];
+		before->destination[i] = packet->destination.word[i];
+		after->source[i] = heads->source.word[i];
+		after->destination[i] = heads->destination.word[i];
+	}
+	before->len = len;
+	after->len = heads->len;
 	u32 ports[2] = { packet->source_port | (u32)packet->destination_port << 16, len };
 	u32 new_ports[2] = { heads->source_port | (u32)heads->destination_port << 16, heads->len };
 	u32 at = ETHERNET + packet->header + 6;
+	u64 flags = F_PSEUDO_HDR | F_MARK_MANGLED_0;
 	body = bpf_csum_diff(ports, 8, new_ports, 8, body);
-	u32 pseudo = bpf_csum_diff(before, 12, after, 12, 0);
-	bpf_l4_csum_replace(packet->skb, at, 0, pseudo, F_PSEUDO_HDR | F_MARK_MANGLED_0);
+	u32 pseudo = bpf_csum_diff((u32 *)before, sizeof(*before), (u32 *)after, sizeof(*after), 0);
+	/* Before Linux 6.16 there is no such flag; then it is no mistake without it either, but for
+	 * cards that sum up whole packets. */
+	if (!V6 || bpf_l4_csum_replace(packet->skb, at, 0, pseudo, flags | F_IPV6))
+		bpf_l4_csum_replace(packet->skb, at, 0, pseudo, flags);
 	bpf_l4_csum_replace(packet->skb, at, 0, body, F_MARK_MANGLED_0);
 }
 
 /* Writes the headers of IP and UDP, all but the checksum of UDP. */
-INLINE int write_heads(const struct packet *packet, const struct heads *heads)
+INLINE int write_heads(const struct packet *packet, struct scratch *scratch)
 {
 	struct __sk_buff *skb = packet->skb;
+	const struct heads *heads = &scratch->heads;
+	struct ip *ip = &scratch->ip;
 	u32 header = IP + (heads->alert ? ALERT : 0);
-	struct {
-		u8 version, service;
-		u16 len, identification;
-		u8 fragment[2], hops, protocol;
-		u16 checksum;
-		u32 source, destination;
-		u8 alert[4];
-	} ip = {
+#if V6
+	*ip = (struct ip){
+		.version = 0x60,
+		.len = swap16(header - IP + swap16(heads->len)),
+		.next = heads->alert ? HOP_BY_HOP : IP_UDP,
+		.hops = heads->hops,
+		.alert = { IP_UDP, 0, ALERT_OPTION, 2, ALERT_VALUE >> 8, ALERT_VALUE & 0xFF, 1, 0 },
+	};
+#else
+	*ip = (struct ip){
 		.version = 0x40 | header / 4,
 		.len = swap16(header + swap16(heads->len)),
 		.fragment = { DONT_FRAGMENT },
 		.hops = heads->hops,
 		.protocol = IP_UDP,
-		.source = heads->source,
-		.destination = heads->destination,
 	};
 	if (heads->alert) {
-		ip.alert[0] = 0x94;
-		ip.alert[1] = 4;
+		ip->alert[0] = ALERT_OPTION;
+		ip->alert[1] = ALERT;
 	}
-	ip.checksum = ~folded(bpf_csum_diff(0, 0, (u32 *)&ip, sizeof(ip), 0));
+#endif
+	for (int i = 0; i < WORDS; i++) {
+		ip->source[i] = heads->source.word[i];
+		ip->destination[i] = heads->destination.word[i];
+	}
+#if !V6
+	ip->checksum = ~folded(bpf_csum_diff(0, 0, (u32 *)ip, sizeof(*ip), 0));
+#endif
 	u16 udp[3] = { heads->source_port, heads->destination_port, heads->len };
 	if (bpf_skb_store_bytes(skb, ETHERNET + packet->header, udp, 6, 0))
 		return -1;
-	/* The packet begins 4 bytes later. So UDP stays where a card may look for it. */
+	/* The packet begins some bytes later. So UDP stays where a card may look for it. */
 	if (header < packet->header && bpf_skb_adjust_room(skb, -ALERT, ROOM_MAC, 0))
 		return -1;
 	if (heads->alert)
-		return bpf_skb_store_bytes(skb, ETHERNET, &ip, IP + ALERT, 0);
-	return bpf_skb_store_bytes(skb, ETHERNET, &ip, IP, 0);
+		return bpf_skb_store_bytes(skb, ETHERNET, ip, IP + ALERT, 0);
+	return bpf_skb_store_bytes(skb, ETHERNET, ip, IP, 0);
 }
 
 /* Returns whether a field of one type, and of a length up to a limit, is at a place. */
@@ -203,18 +217,20 @@ INLINE int read_request(const struct packet *packet, const struct scratch *scrat
 	request->tail = at;
 	if (field_at(message, at, REQUESTOR) == HOST_LEN) {
 		const u8 *host = message + at + FIELD;
-		u32 address = net32(host + 1);
-		if (host[0] || is_multicast(address) || !address || !net16(host + 5))
+		struct address address = address_at(host + 1);
+		if (host[0] != HOST || is_multicast(&address) || is_none(&address) ||
+		    !net16(host + 1 + ADDRESS))
 			return 0;
 		request->requestor = at;
 		at += FIELD + HOST_LEN;
 	}
 	if (field_at(message, at, TURNING_POINT) == TURNING_POINT_LEN) {
 		const u8 *point = message + at + FIELD;
-		u32 address = net32(point + 1);
-		if (point[0] || is_multicast(address) || !address || !net16(point + 5))
+		struct address address = address_at(point + 1);
+		if (point[0] != HOST || is_multicast(&address) || is_none(&address) ||
+		    !net16(point + 1 + ADDRESS))
 			return 0;
-		if (address == packet->settings->address)
+		if (same(&address, &packet->settings->address))
 			return 0;
 		request->point = at;
 		at += FIELD + TURNING_POINT_LEN;
@@ -251,9 +267,9 @@ INLINE u32 write_tail(const struct packet *packet, const u8 *message, u8 *out,
 			return 0;
 		__builtin_memcpy(out + FIELD, message + from + FIELD, HOST_LEN);
 	} else {
-		out[FIELD] = 0;
-		__builtin_memcpy(out + FIELD + 1, &packet->source, 4);
-		__builtin_memcpy(out + FIELD + 5, &packet->source_port, 2);
+		out[FIELD] = HOST;
+		__builtin_memcpy(out + FIELD + 1, &packet->source, ADDRESS);
+		__builtin_memcpy(out + FIELD + 1 + ADDRESS, &packet->source_port, 2);
 	}
 	at += FIELD + HOST_LEN;
 	if (request->point) {
@@ -267,11 +283,11 @@ INLINE u32 write_tail(const struct packet *packet, const u8 *message, u8 *out,
 		u32 interface = swap32(packet->link.interface);
 		u64 big = swap64(tag);
 		put(out + at, TURNING_POINT, TURNING_POINT_LEN);
-		point[0] = 0;
-		__builtin_memcpy(point + 1, &settings->address, 4);
-		__builtin_memcpy(point + 5, &settings->port, 2);
-		__builtin_memcpy(point + 7, &interface, 4);
-		__builtin_memcpy(point + 11, &big, 8);
+		point[0] = HOST;
+		__builtin_memcpy(point + 1, &settings->address, ADDRESS);
+		__builtin_memcpy(point + 1 + ADDRESS, &settings->port, 2);
+		__builtin_memcpy(point + HOST_LEN, &interface, 4);
+		__builtin_memcpy(point + HOST_LEN + 4, &big, 8);
 		at += FIELD + TURNING_POINT_LEN;
 	}
 	if (request->flags) {
@@ -305,25 +321,26 @@ INLINE int on_request(struct packet *packet, struct scratch *scratch)
 	if (!way)
 		return NEXT;
 	const struct steer *steer =
-		packet->source == way->replier ? &way->of_replier : &way->of_others;
+		same(&packet->source, &way->replier) ? &way->of_replier : &way->of_others;
 	u32 how = steer->how & ~STAMP;
 	/* From below they are on their way to the source, from above addressed to this router. */
 	if (how == LEFT || (how == DOWN) == alerted)
 		return NEXT;
-	if (alerted && packet->destination != packet->link.source)
+	if (alerted && !same(&packet->destination, &packet->link.source))
 		return NEXT;
 	if (how == DOWN && !request.requestor)
 		return NEXT;
 
-	struct fib_lookup route = {
-		.family = AF_INET,
+	struct fib_lookup *route = &scratch->route;
+	*route = (struct fib_lookup){
+		.family = FAMILY,
 		.l4_protocol = IP_UDP,
 		.ifindex = skb->ifindex,
-		.ipv4_src = settings->address,
-		.ipv4_dst = steer->address,
 	};
-	if (bpf_fib_lookup(skb, &route, sizeof(route), FIB_LOOKUP_SKIP_NEIGH) ||
-	    route.family != AF_INET)
+	__builtin_memcpy(route->ipv6_src, &settings->address, ADDRESS);
+	__builtin_memcpy(route->ipv6_dst, &steer->address, ADDRESS);
+	if (bpf_fib_lookup(skb, route, sizeof(*route), FIB_LOOKUP_SKIP_NEIGH) ||
+	    route->family != FAMILY)
 		return NEXT;
 
 	struct meter *of_interface = meter_of_interface(packet);
@@ -360,7 +377,7 @@ INLINE int on_request(struct packet *packet, struct scratch *scratch)
 				       (u32 *)scratch->after, sizeof(scratch->after), 0);
 	u32 body_before = swap32(packet->len - HEADER), body_after = swap32(len - HEADER);
 	difference = bpf_csum_diff(&body_before, 4, &body_after, 4, difference);
-	struct heads heads = {
+	scratch->heads = (struct heads){
 		.source = settings->address,
 		.destination = steer->address,
 		.source_port = settings->port,
@@ -375,8 +392,8 @@ INLINE int on_request(struct packet *packet, struct scratch *scratch)
 		failed |= !!bpf_skb_store_bytes(skb, packet->message + 4, &body_after, 4, 0);
 	}
 	failed |= !!bpf_skb_store_bytes(skb, packet->message + tail, scratch->after + odd, after, 0);
-	change_checksum(packet, &heads, difference);
-	failed |= !!write_heads(packet, &heads);
+	change_checksum(packet, scratch, difference);
+	failed |= !!write_heads(packet, scratch);
 	if (failed) {
 		count(UNSENT);
 		return DROP;
@@ -393,8 +410,9 @@ INLINE int on_request(struct packet *packet, struct scratch *scratch)
 		bpf_spin_unlock(&of_link->lock);
 	}
 	count(how == UP ? SENT_UP : how == TURN ? TURNED : SENT_DOWN);
-	struct redirect_neigh next = { .family = AF_INET, .ipv4 = route.ipv4_dst };
-	return bpf_redirect_neigh(route.ifindex, &next, sizeof(next), 0);
+	struct redirect_neigh next = { .family = FAMILY };
+	__builtin_memcpy(next.ipv6, route->ipv6_dst, ADDRESS);
+	return bpf_redirect_neigh(route->ifindex, &next, sizeof(next), 0);
 }
 
 /* Turns a DMCAST into a multicast on one interface. */
@@ -416,7 +434,8 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 	const u8 *field = message + AFTER_CHANNEL, *point = field + FIELD;
 	if (field_at(message, AFTER_CHANNEL, TURNING_POINT) != TURNING_POINT_LEN)
 		return NEXT;
-	if (point[0] || net32(point + 1) != settings->address || !net16(point + 5))
+	struct address router = address_at(point + 1);
+	if (point[0] != HOST || !same(&router, &settings->address) || !net16(point + 1 + ADDRESS))
 		return NEXT;
 	field = message + AFTER_POINT;
 	if (field[0] || field[1] != PAYLOAD || swap32(net32(field + 2)) != repair)
@@ -425,7 +444,7 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 	if (field[0] != 'U' || field[1] != 'm' || field[3] != REPAIR)
 		return NEXT;
 
-	packet->link.interface = swap32(net32(point + 7));
+	packet->link.interface = swap32(net32(point + HOST_LEN));
 	struct link key = packet->link;
 	key.interface = 0;
 	const struct way *way = bpf_map_lookup_elem(&LINKS, &packet->link);
@@ -437,7 +456,7 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 		return NEXT;
 	if (IP + UDP + repair > way->mtu)
 		return NEXT;
-	u64 now = packet->now, epoch = now / settings->lifetime, tag = swap64(net64(point + 11));
+	u64 now = packet->now, epoch = now / settings->lifetime, tag = swap64(net64(point + HOST_LEN + 4));
 	if (tag != tag_of(settings, &packet->link, epoch) &&
 	    (epoch == 0 || tag != tag_of(settings, &packet->link, epoch - 1))) {
 		if (!take(of_interface, &settings->datagrams, now)) {
@@ -469,7 +488,7 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 		return DROP;
 	}
 
-	struct heads heads = {
+	scratch->heads = (struct heads){
 		.source = packet->link.source,
 		.destination = packet->link.group,
 		.source_port = packet->link.port,
@@ -482,15 +501,38 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 	int failed = !!bpf_skb_load_bytes(skb, packet->message + AROUND_REPAIR, scratch->repair, repair);
 	failed |= !!bpf_skb_store_bytes(skb, packet->message, scratch->repair, repair, 0);
 	failed |= !!bpf_skb_change_tail(skb, packet->message + repair, 0);
-	change_checksum(packet, &heads, difference);
-	failed |= !!write_heads(packet, &heads);
+	change_checksum(packet, scratch, difference);
+	failed |= !!write_heads(packet, scratch);
 	if (failed) {
 		count(UNSENT);
 		return DROP;
 	}
 	/* The address of a group is mapped to one of Ethernet. */
-	struct redirect_neigh next = { .family = AF_INET, .ipv4 = packet->link.group };
+	struct redirect_neigh next = { .family = FAMILY };
+	__builtin_memcpy(next.ipv6, &packet->link.group, ADDRESS);
 	return bpf_redirect_neigh(packet->link.interface, &next, sizeof(next), 0);
+}
+
+/* Returns the length of a packet that the kernel would neither drop nor change, and that has no
+ * other options than Router Alert; 0 for others. */
+INLINE u32 len_of(const u8 *ip, u32 header)
+{
+#if V6
+	if (ip[0] >> 4 != 6 || ip[6] != (header > IP ? HOP_BY_HOP : IP_UDP))
+		return 0;
+	if (header > IP && (ip[40] != IP_UDP || ip[41] || ip[42] != ALERT_OPTION || ip[43] != 2 ||
+			    net16(ip + 44) != swap16(ALERT_VALUE) || ip[46] != 1 || ip[47]))
+		return 0;
+	return IP + swap16(net16(ip + 4));
+#else
+	if (folded(bpf_csum_diff(0, 0, (u32 *)ip, IP + ALERT, 0)) != 0xFFFF)
+		return 0;
+	if ((ip[6] & 0x3F) | ip[7])
+		return 0;
+	if (header > IP && (ip[20] != ALERT_OPTION || ip[21] != ALERT || ip[22] | ip[23]))
+		return 0;
+	return swap16(net16(ip + 2));
+#endif
 }
 
 /* Takes apart what may be a message, after the first look. */
@@ -510,12 +552,9 @@ static __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct
 		return NEXT;
 	if (udp[8] != 'U' || udp[9] != 'm' || udp[10] != 1)
 		return NEXT;
-	u32 len = swap16(net16(ip + 2)), udp_len = swap16(net16(udp + 4));
-	/* What the kernel would drop or change, it shall. */
-	if (folded(bpf_csum_diff(0, 0, (u32 *)ip, sizeof(ip), 0)) != 0xFFFF)
-		return NEXT;
-	if ((ip[6] & 0x3F) | ip[7] || skb->gso_size || skb->len != ETHERNET + len ||
-	    len != header + udp_len || udp_len < UDP + HEADER)
+	u32 len = len_of(ip, header), udp_len = swap16(net16(udp + 4));
+	if (!len || skb->gso_size || skb->len != ETHERNET + len || len != header + udp_len ||
+	    udp_len < UDP + HEADER)
 		return NEXT;
 	/* Without a checksum there is none to be changed. */
 	if (!(udp[6] | udp[7]))
@@ -524,17 +563,15 @@ static __attribute__((noinline)) int look_at(struct __sk_buff *skb, const struct
 		.skb = skb,
 		.settings = settings,
 		.now = bpf_ktime_get_ns() - settings->clock,
-		.source = net32(ip + 12),
-		.destination = net32(ip + 16),
+		.source = address_at(ip + SOURCE_AT),
+		.destination = address_at(ip + SOURCE_AT + ADDRESS),
 		.source_port = net16(udp),
 		.destination_port = net16(udp + 2),
 		.header = header,
 		.message = ETHERNET + header + UDP,
 		.len = udp_len - UDP,
 	};
-	if (!is_host(packet.source) || !packet.source_port)
-		return NEXT;
-	if (header > IP && (ip[20] != 0x94 || ip[21] != 4 || ip[22] | ip[23]))
+	if (!is_host(&packet.source) || !packet.source_port)
 		return NEXT;
 	int made = NEXT;
 	if (udp[11] == REQUEST) {
@@ -555,20 +592,27 @@ int umbel_steering(struct __sk_buff *skb)
 	const u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	u32 zero = 0;
 	/* Data packets shall be through here at once. */
-	if (skb->protocol != swap16(0x0800) || skb->pkt_type != PACKET_HOST)
+	if (skb->protocol != swap16(ETHERTYPE) || skb->pkt_type != PACKET_HOST)
 		return NEXT;
-	if (data + ETHERNET + IP + UDP > end || data[ETHERNET + 9] != IP_UDP)
+	if (data + ETHERNET + IP + UDP > end)
 		return NEXT;
-	u8 version = data[ETHERNET];
-	if (version != 0x45 && version != 0x46)
+	const u8 *ip = data + ETHERNET;
+#if V6
+	if (ip[6] != IP_UDP && (ip[6] != HOP_BY_HOP || ip[40] != IP_UDP))
 		return NEXT;
+	int alerted = ip[6] == HOP_BY_HOP;
+#else
+	if (ip[9] != IP_UDP || (ip[0] != 0x45 && ip[0] != 0x46))
+		return NEXT;
+	int alerted = ip[0] == 0x46;
+#endif
 	const struct settings *settings = bpf_map_lookup_elem(&SETTINGS, &zero);
-	if (!settings || !settings->address)
+	if (!settings || is_none(&settings->address))
 		return NEXT;
-	if (version == 0x46)
+	if (alerted)
 		return look_at(skb, settings, IP + ALERT);
-	if (net32(data + ETHERNET + 16) != settings->address ||
-	    net16(data + ETHERNET + IP + 2) != settings->port)
+	struct address to = address_at(ip + SOURCE_AT + ADDRESS);
+	if (!same(&to, &settings->address) || net16(ip + IP + 2) != settings->port)
 		return NEXT;
 	return look_at(skb, settings, IP);
 }

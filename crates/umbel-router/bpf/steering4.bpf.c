@@ -1,0 +1,3 @@
+/* The program for IPv4. */
+#define V6 0
+#include "steering.h"

@@ -1,0 +1,3 @@
+/* The program for IPv6. */
+#define V6 1
+#include "steering.h"
