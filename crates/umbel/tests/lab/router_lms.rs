@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::bench::SOON;
-use crate::support::lab;
 use crate::support::lms::{
-    Endpoint, GROUP, Kind, PORT, Seen, Tap, channel, receiver, send_unit, source, units, wait_until,
+    Endpoint, GROUP, Kind, PORT, Seen, Tap, address, channel, receiver_in, send_unit, source_in,
+    units, wait_until,
+};
+use crate::support::routers::Routers;
+use serde_json::Value;
 };
 use crate::support::routers::Routers;
 use serde_json::Value;
@@ -22,6 +24,7 @@ type Receivers = BTreeMap<&'static str, Endpoint<Receiver>>;
 /// A source, receivers and routers of which each knows its replier.
 struct Session<'lab> {
     lab: &'lab Lab,
+    v6: bool,
     routers: Routers<'lab>,
     source: Endpoint<Source>,
     receivers: Receivers,
@@ -38,14 +41,27 @@ impl<'lab> Session<'lab> {
         costs: &[(&'static str, u32)],
         repliers: &[(&str, &str)],
     ) -> Session<'lab> {
+        Session::start_in(false, lab, routers, costs, (repliers, &[]))
+    }
+
+    /// Does so in one of the families. Some of the hosts elect the replier of their LAN.
+    #[track_caller]
+    fn start_in(
+        v6: bool,
+        lab: &'lab Lab,
+        routers: Routers<'lab>,
+        costs: &[(&'static str, u32)],
+        (repliers, electors): (&[(&str, &str)], &[&str]),
+    ) -> Session<'lab> {
         let host = |name: &str| lab.host(name).unwrap();
         let tap = Tap::new(lab);
-        let receivers: Receivers = costs
-            .iter()
-            .map(|&(name, cost)| (name, receiver(host(name), host("source"), cost)))
-            .collect();
-        let source = source(host("source"));
-        let mut session = Session { lab, routers, source, receivers, tap, sent: 0 };
+        let start = |&(name, cost): &(&'static str, u32)| {
+            let elects = electors.contains(&name);
+            (name, receiver_in(v6, host(name), host("source"), cost, elects))
+        };
+        let receivers: Receivers = costs.iter().map(start).collect();
+        let source = source_in(v6, host("source"));
+        let mut session = Session { lab, v6, routers, source, receivers, tap, sent: 0 };
         for &(router, peer) in repliers {
             session.wait_for_replier(router, peer);
         }
@@ -65,7 +81,8 @@ impl<'lab> Session<'lab> {
         let until = std::time::Instant::now() + SOON;
         loop {
             let status = self.routers.status(router);
-            if status["lms"][0]["repliers"][0]["interface"] == *interface.name {
+            let lms = &status["lms"][usize::from(self.v6)];
+            if lms["repliers"][0]["interface"] == *interface.name {
                 return;
             }
             if std::time::Instant::now() > until {
@@ -366,4 +383,96 @@ fn a_storm_of_requests_is_limited_and_counted() {
         }
         assert!(std::time::Instant::now() < until, "{}", session.routers.status("r3"));
     }
+}
+
+#[test]
+fn over_ipv6_a_loss_takes_the_same_links_and_the_program_steers() {
+    let Some(lab) = lab(&tail()) else { return };
+    let routers = Routers::start(&lab);
+    let repliers = [("r1", "near"), ("r2", "r3"), ("r3", "a")];
+    let mut session = Session::start_in(true, &lab, routers, &TAIL_COSTS, (&repliers, &[]));
+    let requests = ["a>r3", "b>r3", "r3>a", "r3>r2", "r2>r1", "r1>near"];
+    let repairs = ["r1>r2", "r2>r3", "r3>a", "r3>b"];
+    let expected: [(Kind, &[&str]); 3] =
+        [(Kind::Request, &requests), (Kind::Dmcast, &["near>r1"]), (Kind::Repair, &repairs)];
+    session.assert_recovery(("r1", "r2"), &expected);
+    let lms = session.routers.status("r1")["lms"][1].clone();
+    assert_eq!(lms["family"], "IPv6");
+    assert!(lms["turned"].as_u64() > Some(0) && lms["dmcasts"].as_u64() > Some(0), "{lms:#}");
+    let fast = &lms["fast_path"];
+    if fast["state"] != "on" {
+        return crate::support::skip(&format!("no fast path here: {}", fast["state"]));
+    }
+    let count = |name: &str| fast["counts"][name].as_u64().unwrap();
+    assert!(count("turned") > 0 && count("dmcasts") > 0, "{lms:#}");
+    let r1 = lab.host("r1").unwrap();
+    let text = r1.command(env!("CARGO_BIN_EXE_umbel")).args(["router", "status"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let line = text.lines().skip_while(|line| !line.starts_with("LMS at [fd00")).nth(1);
+    assert!(line.is_some_and(|line| line.starts_with("fast path on")), "{text}");
+}
+
+/// Two receivers on a LAN, and one at the router before it.
+///
+/// ```text
+///   source ── r1 ── r2 ── switch ── a, b
+///             └ near
+/// ```
+fn with_a_lan() -> Topology {
+    let topology = Topology::new()
+        .host("source")
+        .router("r1")
+        .router("r2")
+        .switch("switch")
+        .host("near")
+        .host("a")
+        .host("b")
+        .link("source", "r1")
+        .link("r1", "near")
+        .link("r1", "r2")
+        .link("r2", "switch")
+        .link("switch", "a")
+        .link("switch", "b");
+    topology.with_every_link(|link| link.emulated = Some(true))
+}
+
+#[test]
+fn receivers_of_a_lan_elect_one_replier_and_ask_it_first() {
+    let Some(lab) = lab(&with_a_lan()) else { return };
+    let routers = Routers::start(&lab);
+    let costs = [("near", 10), ("a", 20), ("b", 30)];
+    let repliers = [("r1", "near"), ("r2", "switch")];
+    let mut session = Session::start_in(false, &lab, routers, &costs, (&repliers, &["a", "b"]));
+    let is_replier = |session: &Session<'_>, name: &str| {
+        session.receivers[name].with(|engine, _| engine.is_lan_replier())
+    };
+    let wait_for = |session: &Session<'_>, name: &'static str| {
+        let neighbour = format!("{}:{PORT}", address(false, lab.host(name).unwrap()));
+        wait_until("the one elected is the router's replier", SOON, || {
+            is_replier(session, name)
+                && session.routers.status("r2")["lms"][0]["repliers"][0]["neighbour"] == neighbour
+        });
+    };
+    wait_for(&session, "a");
+    assert!(!is_replier(&session, "b"));
+    session.tap.clear();
+    // b alone misses a unit, and asks a, which answers on the LAN.
+    let before = lab.impairment("switch", "b").unwrap();
+    lab.set_link_direction("switch", "b", Impairment { loss: 1.0, ..before }).unwrap();
+    session.send(b"lost");
+    wait_until("a has it", SOON, || units(&session.receivers["a"]) == session.sent);
+    std::thread::sleep(Duration::from_millis(20));
+    lab.set_link_direction("switch", "b", before).unwrap();
+    session.send(b"next");
+    session.wait_for_all();
+    let seen = session.tap.seen();
+    let from = |kind| -> Vec<&str> {
+        let of_kind = seen.keys().filter(|(_, _, seen)| *seen == kind);
+        of_kind.map(|(from, _, _)| from.as_str()).collect()
+    };
+    let sent = [from(Kind::Request), from(Kind::Repair), from(Kind::Dmcast)];
+    assert_eq!(sent, [vec!["b"], vec!["a"], vec![]], "{seen:#?}");
+    // When it falls silent, the other one is elected.
+    drop(session.receivers.remove("a"));
+    wait_for(&session, "b");
 }

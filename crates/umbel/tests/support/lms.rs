@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -13,6 +13,7 @@ use std::time::{self, Duration};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 use umbel_engine::chance::generator;
+use umbel_engine::lms::config::LanConfig;
 use umbel_engine::lms::{
     Receiver, ReceiverCommand, ReceiverConfig, Source, SourceCommand, SourceConfig,
 };
@@ -20,19 +21,36 @@ use umbel_engine::{
     Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, TransmitBuf,
 };
 use umbel_lab::{Lab, Node};
+use umbel_wire::datagram::{ALERT_V4, ALERT_VALUE_V6, alert_header_v6};
 use umbel_wire::lms::{Message, TurningPoint};
 use umbel_wire::{Channel, Parsed, Tsi};
 
 use super::process::BUSY;
+use super::ssm::{change_v6, set_option};
 use super::tap::{self, Sight};
 
 /// The channel's group and port.
 pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(232, 7, 7, 7);
 pub(crate) const PORT: u16 = 7800;
 
+const GROUP6: Ipv6Addr = Ipv6Addr::new(0xFF3E, 0, 0, 0, 0, 0, 0x8000, 7);
+/// What no router forwards, and its port.
+const LAN: (Ipv4Addr, u16) = (Ipv4Addr::new(224, 0, 0, 199), 7801);
+
 /// Returns the channel of a source.
 pub(crate) fn channel(source: Node<'_>) -> Channel {
-    Channel { source: Some(source.addr4().into()), group: GROUP.into(), port: PORT }
+    channel_in(false, source)
+}
+
+/// Returns the channel of a source in one of the families.
+pub(crate) fn channel_in(v6: bool, source: Node<'_>) -> Channel {
+    let group: IpAddr = if v6 { GROUP6.into() } else { GROUP.into() };
+    Channel { source: Some(address(v6, source)), group, port: PORT }
+}
+
+/// Returns the address of a node in one of the families.
+pub(crate) fn address(v6: bool, node: Node<'_>) -> IpAddr {
+    if v6 { node.addr6().into() } else { node.addr4().into() }
 }
 
 type Work<E> = Box<dyn FnOnce(&mut E, Instant) + Send>;
@@ -44,35 +62,64 @@ pub(crate) struct Endpoint<E> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The sockets of an end-point: one for its own address, one for the channel.
+/// The sockets of an end-point: one for its own address, one for the channel, one for its LAN.
 struct Sockets {
     own: UdpSocket,
     channel: UdpSocket,
+    lan: UdpSocket,
     me: Ipv4Addr,
+    interface: u32,
+    group: IpAddr,
 }
 
 impl Sockets {
-    fn open(host: Node<'_>) -> Sockets {
-        let own = host.udp_socket((host.addr4(), PORT).into()).unwrap();
-        SockRef::from(&own).set_multicast_ttl_v4(32).unwrap();
-        SockRef::from(&own).set_multicast_if_v4(&host.addr4()).unwrap();
-        let channel = host.udp_socket((GROUP, PORT).into()).unwrap();
-        for socket in [&own, &channel] {
+    fn open(v6: bool, host: Node<'_>) -> Sockets {
+        let own = host.udp_socket((address(v6, host), PORT).into()).unwrap();
+        let (me, interface) = (host.addr4(), host.interfaces()[0].index);
+        let group = channel_in(v6, host).group;
+        if v6 {
+            SockRef::from(&own).set_multicast_hops_v6(32).unwrap();
+            SockRef::from(&own).set_multicast_if_v6(interface).unwrap();
+        } else {
+            SockRef::from(&own).set_multicast_ttl_v4(32).unwrap();
+            SockRef::from(&own).set_multicast_if_v4(&me).unwrap();
+            SockRef::from(&own).set_multicast_loop_v4(false).unwrap();
+        }
+        let channel = host.udp_socket((group, PORT).into()).unwrap();
+        let lan = host.udp_socket(LAN.into()).unwrap();
+        for socket in [&own, &channel, &lan] {
             socket.set_nonblocking(true).unwrap();
             SockRef::from(socket).set_recv_buffer_size(4 << 20).unwrap();
         }
-        Sockets { own, channel, me: host.addr4() }
+        Sockets { own, channel, lan, me, interface, group }
     }
 
     fn change(&self, change: &Membership) {
         let (Membership::Join(channel) | Membership::Leave(channel)) = change;
-        let (Some(IpAddr::V4(source)), IpAddr::V4(group)) = (channel.source, channel.group) else {
-            panic!("{channel:?}")
-        };
+        let joins = matches!(change, Membership::Join(_));
         let socket = SockRef::from(&self.channel);
-        match change {
-            Membership::Join(_) => socket.join_ssm_v4(&source, &group, &self.me).unwrap(),
-            Membership::Leave(_) => socket.leave_ssm_v4(&source, &group, &self.me).unwrap(),
+        match (channel.source, channel.group, joins) {
+            (Some(IpAddr::V4(source)), IpAddr::V4(group), true) => {
+                socket.join_ssm_v4(&source, &group, &self.me).unwrap();
+            }
+            (Some(IpAddr::V4(source)), IpAddr::V4(group), false) => {
+                socket.leave_ssm_v4(&source, &group, &self.me).unwrap();
+            }
+            (Some(IpAddr::V6(source)), IpAddr::V6(group), _) => {
+                let option = if joins {
+                    nix::libc::MCAST_JOIN_SOURCE_GROUP
+                } else {
+                    nix::libc::MCAST_LEAVE_SOURCE_GROUP
+                };
+                change_v6(&self.channel, option, self.interface, (source, group));
+            }
+            (None, IpAddr::V4(group), true) if group == LAN.0 => {
+                self.lan.join_multicast_v4(&group, &self.me).unwrap();
+            }
+            (None, IpAddr::V4(group), false) if group == LAN.0 => {
+                self.lan.leave_multicast_v4(&group, &self.me).unwrap();
+            }
+            _ => panic!("{channel:?}"),
         }
     }
 
@@ -86,28 +133,43 @@ impl Sockets {
         // Where there is no route any more, nothing is sent.
         let _ = self.own.send_to(message, to);
     }
+
+    /// Receives what waits, as messages of the channel, of the LAN, or of a host.
+    fn receive(&self, buffer: &mut [u8]) -> Option<(Address, usize)> {
+        let host = |from: SocketAddr| Address::Host(from);
+        let channel = |from: SocketAddr| {
+            let source = Some(from.ip());
+            Address::Channel(Channel { source, group: self.group, port: PORT })
+        };
+        let lan = |from: SocketAddr| {
+            let source = Some(from.ip());
+            Address::Channel(Channel { source, group: LAN.0.into(), port: LAN.1 })
+        };
+        let found = |socket: &UdpSocket, by: &dyn Fn(SocketAddr) -> Address, buffer: &mut [u8]| {
+            let (len, from) = socket.recv_from(buffer).ok()?;
+            Some((by(from), len))
+        };
+        found(&self.own, &host, buffer)
+            .or_else(|| found(&self.channel, &channel, buffer))
+            .or_else(|| found(&self.lan, &lan, buffer))
+    }
 }
 
 /// Gives what a socket sends the Router Alert option, or takes it away.
-#[allow(unsafe_code)]
 pub(crate) fn set_alert(socket: &UdpSocket, alert: bool) {
-    let option: &[u8] = if alert { &[0x94, 4, 0, 0] } else { &[] };
-    // SAFETY: the system reads `option.len()` bytes of the slice.
-    let result = unsafe {
-        nix::libc::setsockopt(
-            socket.as_raw_fd(),
-            nix::libc::IPPROTO_IP,
-            nix::libc::IP_OPTIONS,
-            option.as_ptr().cast(),
-            option.len() as u32,
-        )
+    let is_v6 = socket.local_addr().unwrap().is_ipv6();
+    let header = alert_header_v6(0, ALERT_VALUE_V6);
+    let (option, value) = if is_v6 {
+        ((nix::libc::IPPROTO_IPV6, nix::libc::IPV6_HOPOPTS), &header[..])
+    } else {
+        ((nix::libc::IPPROTO_IP, nix::libc::IP_OPTIONS), &ALERT_V4[..])
     };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    set_option(socket, option, if alert { value } else { &[] });
 }
 
 impl<E: Engine + Send + 'static> Endpoint<E> {
-    fn start(host: Node<'_>, engine: E) -> Endpoint<E> {
-        let sockets = Sockets::open(host);
+    fn start(v6: bool, host: Node<'_>, engine: E) -> Endpoint<E> {
+        let sockets = Sockets::open(v6, host);
         let (work, inbox) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -149,20 +211,16 @@ fn run<E: Engine>(
     let mut buf = TransmitBuf::new(allowance);
     let mut buffer = vec![0; 65_536];
     while !stopped.load(Ordering::Acquire) {
-        let mut fds = [&sockets.own, &sockets.channel]
+        let mut fds = [&sockets.own, &sockets.channel, &sockets.lan]
             .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
         // Short enough to look at the inbox.
         let wait = engine.poll_timeout().map_or(Duration::MAX, |at| at.since(clock()));
         let wait = wait.min(Duration::from_millis(2)).as_micros().div_ceil(1000) as u16;
         let _ = poll(&mut fds, PollTimeout::from(wait));
-        for (socket, is_own) in [(&sockets.own, true), (&sockets.channel, false)] {
-            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-                let channel = Channel { source: Some(from.ip()), group: GROUP.into(), port: PORT };
-                let by = if is_own { Address::Host(from) } else { Address::Channel(channel) };
-                let payload = &buffer[..len];
-                engine.handle_datagram(clock(), Datagram { by, hop_limit: None, payload });
-                drain(&mut engine, sockets, &mut buf, allowance, clock());
-            }
+        while let Some((by, len)) = sockets.receive(&mut buffer) {
+            let payload = &buffer[..len];
+            engine.handle_datagram(clock(), Datagram { by, hop_limit: None, payload });
+            drain(&mut engine, sockets, &mut buf, allowance, clock());
         }
         while let Ok(work) = inbox.try_recv() {
             work(&mut engine, clock());
@@ -198,23 +256,41 @@ fn drain<E: Engine>(
 /// Starts a source. It sends heartbeats every 400 ms at first, so that a link that is cut for a
 /// moment loses units alone.
 pub(crate) fn source(host: Node<'_>) -> Endpoint<Source> {
+    source_in(false, host)
+}
+
+/// Starts one in one of the families.
+pub(crate) fn source_in(v6: bool, host: Node<'_>) -> Endpoint<Source> {
     let config = SourceConfig {
         heartbeat_min: Duration::from_millis(400),
-        ..SourceConfig::new(channel(host), Tsi(1))
+        ..SourceConfig::new(channel_in(v6, host), Tsi(1))
     };
-    Endpoint::start(host, Source::new(config))
+    Endpoint::start(v6, host, Source::new(config))
 }
 
 /// Starts a receiver with a fixed cost, which has joined.
 pub(crate) fn receiver(host: Node<'_>, source: Node<'_>, cost: u32) -> Endpoint<Receiver> {
+    receiver_in(false, host, source, cost, false)
+}
+
+/// Starts one in one of the families, which takes part in the election of its LAN or not.
+pub(crate) fn receiver_in(
+    v6: bool,
+    host: Node<'_>,
+    source: Node<'_>,
+    cost: u32,
+    elects: bool,
+) -> Endpoint<Receiver> {
+    let lan = Channel { source: None, group: LAN.0.into(), port: LAN.1 };
     let config = ReceiverConfig {
         cost: umbel_engine::lms::config::Cost::Fixed(Some(cost)),
         // A request is repeated late, so that those of one loss can be counted.
         request_timeout: (Duration::from_secs(1), Duration::from_secs(2)),
-        ..ReceiverConfig::new(channel(source))
+        lan: elects.then(|| LanConfig::new(lan, host.addr4().into())),
+        ..ReceiverConfig::new(channel_in(v6, source))
     };
     let seed = u32::from(host.addr4()).into();
-    let endpoint = Endpoint::start(host, Receiver::new(config, generator(seed)));
+    let endpoint = Endpoint::start(v6, host, Receiver::new(config, generator(seed)));
     endpoint.with(|engine, now| engine.handle_command(now, ReceiverCommand::Join).unwrap());
     endpoint
 }

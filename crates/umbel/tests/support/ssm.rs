@@ -49,35 +49,8 @@ impl Member {
         }
     }
 
-    #[allow(unsafe_code)]
     fn change_v6(&self, option: i32) {
-        use std::os::fd::AsRawFd as _;
-        // SAFETY: plain data of which all bits zero is a value.
-        let mut request: nix::libc::group_source_req = unsafe { std::mem::zeroed() };
-        request.gsr_interface = self.host.1;
-        let group = SocketAddr::from((GROUP6, 0));
-        let source = SocketAddr::from((self.source.1, 0));
-        for (place, address) in
-            [(&raw mut request.gsr_group, group), (&raw mut request.gsr_source, source)]
-        {
-            let address = socket2::SockAddr::from(address);
-            // SAFETY: both have the room of `sockaddr_storage`.
-            unsafe {
-                let from = address.as_ptr().cast::<u8>();
-                std::ptr::copy_nonoverlapping(from, place.cast::<u8>(), address.len() as usize);
-            }
-        }
-        // SAFETY: the system reads the request, which lives.
-        let result = unsafe {
-            nix::libc::setsockopt(
-                self.socket.as_raw_fd(),
-                nix::libc::IPPROTO_IPV6,
-                option,
-                (&raw const request).cast(),
-                size_of_val(&request) as u32,
-            )
-        };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        change_v6(&self.socket, option, self.host.1, (self.source.1, GROUP6));
     }
 
     /// Returns whether the next datagram comes within the time.
@@ -91,6 +64,42 @@ impl Member {
         while self.socket.recv(&mut [0; 16]).is_ok() {}
         self.socket.set_nonblocking(false).unwrap();
     }
+}
+
+/// Joins a channel of IPv6 on an interface, or leaves it: `MCAST_JOIN_SOURCE_GROUP` or
+/// `MCAST_LEAVE_SOURCE_GROUP`.
+#[allow(unsafe_code)]
+pub(crate) fn change_v6(
+    socket: &UdpSocket,
+    option: i32,
+    interface: u32,
+    (source, group): (Ipv6Addr, Ipv6Addr),
+) {
+    // SAFETY: plain data of which all bits zero is a value.
+    let mut request: nix::libc::group_source_req = unsafe { std::mem::zeroed() };
+    request.gsr_interface = interface;
+    for (place, address) in
+        [(&raw mut request.gsr_group, group), (&raw mut request.gsr_source, source)]
+    {
+        let address = socket2::SockAddr::from(SocketAddr::from((address, 0)));
+        // SAFETY: both have the room of `sockaddr_storage`.
+        unsafe {
+            let from = address.as_ptr().cast::<u8>();
+            std::ptr::copy_nonoverlapping(from, place.cast::<u8>(), address.len() as usize);
+        }
+    }
+    set_option(socket, (nix::libc::IPPROTO_IPV6, option), &request);
+}
+
+/// Sets an option of a socket: its level, its number and its value.
+#[allow(unsafe_code)]
+pub(crate) fn set_option<T: ?Sized>(socket: &UdpSocket, (level, option): (i32, i32), value: &T) {
+    use std::os::fd::AsRawFd as _;
+    let len = size_of_val(value) as u32;
+    let value = std::ptr::from_ref(value).cast();
+    // SAFETY: the system reads `len` bytes of the value, which lives.
+    let result = unsafe { nix::libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Sends a datagram every 5 ms until it is dropped.
