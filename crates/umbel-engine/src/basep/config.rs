@@ -24,6 +24,9 @@ pub struct SourceConfig {
     /// Number of retransmissions of one packet after which receivers that still did not acknowledge
     /// it are given up. The paper has no bound; default 100.
     pub retransmissions: u32,
+    /// Whether GOT_IT acknowledges every packet. In the paper it is the application's word, and the
+    /// protocol "expects positive ACKs from each receiver" for each packet; default false.
+    pub cumulative_got_it: bool,
     /// Number of packets that are held at once, sent or not. Default 4,096.
     pub queue_packets: usize,
 }
@@ -37,6 +40,7 @@ impl SourceConfig {
             window: None,
             timeout: Duration::from_secs(2),
             retransmissions: 100,
+            cumulative_got_it: false,
             queue_packets: 4096,
         }
     }

@@ -131,17 +131,19 @@ impl Source {
         self.stats.load.acks += 1;
         if got_it {
             self.on_got_it(from, receiver);
-        } else {
-            self.acknowledge(sequence, receiver);
         }
+        self.acknowledge(sequence, receiver);
         self.advance();
     }
 
-    /// Notes that a receiver has everything that was sent.
+    /// Notes that a receiver has everything that was sent. That is the word of its application; the
+    /// packets of which ACKs were lost are still sent again, unless it counts for them.
     fn on_got_it(&mut self, from: SocketAddr, receiver: usize) {
         if std::mem::replace(&mut self.states[receiver], State::GotIt) != State::GotIt {
             self.events.push_back(SourceEvent::GotIt { receiver: from });
-            (self.trail..self.next).for_each(|sequence| self.acknowledge(sequence, receiver));
+            if self.config.cumulative_got_it {
+                (self.trail..self.next).for_each(|sequence| self.acknowledge(sequence, receiver));
+            }
         }
     }
 

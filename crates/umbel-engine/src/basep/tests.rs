@@ -118,20 +118,28 @@ fn an_ack_that_comes_before_the_pacer_saves_the_retransmission() {
 }
 
 #[test]
-fn it_is_finished_when_all_have_everything_however_they_say_so() {
-    let mut source = source(2, |_| {});
-    sent(&mut source, ms(0));
-    got_it(&mut source, ALICE, 0);
-    assert_eq!(events(&mut source), [SourceEvent::GotIt { receiver: host(ALICE) }]);
-    got_it(&mut source, ALICE, 0);
-    ack(&mut source, BOB, 1);
-    assert_eq!(events(&mut source), []);
-    ack(&mut source, BOB, 0);
-    assert_eq!(events(&mut source), [SourceEvent::Finished]);
-    // Late ACKs cost processing time, and nothing else.
-    ack(&mut source, BOB, 0);
-    assert_eq!(events(&mut source), []);
-    assert_eq!(source.stats().load.acks, 5);
+fn it_is_finished_when_all_have_acknowledged_each_packet() {
+    for cumulative_got_it in [false, true] {
+        let mut source = source(2, |config| config.cumulative_got_it = cumulative_got_it);
+        sent(&mut source, ms(0));
+        got_it(&mut source, ALICE, 0);
+        assert_eq!(events(&mut source), [SourceEvent::GotIt { receiver: host(ALICE) }]);
+        got_it(&mut source, ALICE, 0);
+        ack(&mut source, BOB, 1);
+        assert_eq!(events(&mut source), []);
+        ack(&mut source, BOB, 0);
+        if !cumulative_got_it {
+            // The word of Alice's application is no ACK of a packet whose ACK was lost.
+            assert_eq!(events(&mut source), []);
+            assert_eq!(sent(&mut source, ms(2_000)), ["again 1"]);
+            got_it(&mut source, ALICE, 1);
+        }
+        assert_eq!(events(&mut source), [SourceEvent::Finished]);
+        // Late ACKs cost processing time, and nothing else.
+        ack(&mut source, BOB, 0);
+        assert_eq!(events(&mut source), []);
+        assert_eq!(source.stats().load.acks, if cumulative_got_it { 5 } else { 6 });
+    }
 }
 
 #[test]

@@ -187,9 +187,18 @@ pub struct RepairConfig {
     pub nack_delay: f64,
     /// Shortest span over which NACKs are spread. Default 5 ms.
     pub nack_delay_min: Duration,
-    /// Round trips to the farthest child for which NACKs for a block are ignored after a repair.
-    /// Default 1.
+    /// Round trips to the farthest child for which NACKs for a block are ignored after a repair, at
+    /// least 5 ms; 0 ignores none. Default 1; the paper has none.
     pub hold_down: f64,
+    /// Most NACKs of a node for a block. After these it fetches the block from the source, if it
+    /// `fetches`. At least 1. Default 8; the paper repeats no NACK.
+    pub nack_tries: u8,
+    /// Fetches blocks from the source that the parent did not repair. Default true; the paper has
+    /// no way past the tree. Blocks from before a node joined are fetched in any case.
+    pub fetches: bool,
+    /// Believes beacons and heartbeats that tell how far the source is, so that the loss of the last
+    /// packets is found at once. Default true; in the paper the parent's T_retrans finds it.
+    pub hearsay: bool,
     /// Most blocks that wait to be repaired. Default 4096.
     pub queue: usize,
     /// Time without progress after which a child is no longer waited for. It counts once more for
@@ -386,8 +395,26 @@ impl Default for RepairConfig {
             nack_delay: 1.0,
             nack_delay_min: Duration::from_millis(5),
             hold_down: 1.0,
+            nack_tries: 8,
+            fetches: true,
+            hearsay: true,
             queue: 4096,
             evict_after: Duration::from_secs(30),
+        }
+    }
+}
+
+impl RepairConfig {
+    /// Creates the paper's error control: a NACK for each block that a later one shows to be missing,
+    /// to which the parent "immediately responds", and retransmission after T_retrans
+    /// [TMTP, error control].
+    pub fn paper() -> RepairConfig {
+        RepairConfig {
+            hold_down: 0.0,
+            nack_tries: 1,
+            fetches: false,
+            hearsay: false,
+            ..RepairConfig::default()
         }
     }
 }
@@ -416,8 +443,9 @@ impl SourceConfig {
         }
     }
 
-    /// Makes the source what the paper describes: fixed T_ack, n and rate. The window is `window`
-    /// blocks, or as long as T_retrans. The shape must have blocks of 1 symbol and no FEC.
+    /// Fixes T_ack, n and rate, as in the paper. The window is `window` blocks, or as long as
+    /// T_retrans. The shape must have blocks of 1 symbol and no FEC. For the paper's own protocol,
+    /// `repair` must be [`RepairConfig::paper`] besides, at all nodes.
     #[must_use]
     pub fn fixed(mut self, t_ack: Duration, intervals: u8, window: Option<u32>) -> SourceConfig {
         self.timing = TimingConfig::fixed(t_ack, intervals);

@@ -39,6 +39,7 @@ settings! {
         window: OrFalse<AtLeast<1, u64>> => window;
         timeout: Period => timeout;
         retransmissions: AtLeast<1, u32> => retransmissions;
+        cumulative_got_it: bool => cumulative_got_it;
     }
 }
 

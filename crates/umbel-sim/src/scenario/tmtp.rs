@@ -105,6 +105,9 @@ settings! {
         nack_delay: Factor => nack_delay;
         nack_delay_min: Written<Time> => nack_delay_min;
         hold_down: Factor => hold_down;
+        nack_tries: AtLeast<1, u8> => nack_tries;
+        fetches: bool => fetches;
+        hearsay: bool => hearsay;
         repair_queue: AtLeast<1, usize> => queue;
         evict_after: Period => evict_after;
     }
@@ -196,6 +199,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
     let mut config = feed.source_config(own.rate.0);
     if own.paper == Some(true) {
         config = config.fixed(PAPER.0, PAPER.1, None);
+        config.repair = RepairConfig::paper();
     }
     section.take::<SourceKeys>()?.apply(&mut config);
     section.take::<TreeKeys>()?.apply(&mut config.tree);

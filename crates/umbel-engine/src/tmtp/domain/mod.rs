@@ -238,8 +238,9 @@ impl Domain {
 
     /// Returns how long after a repair the same NACK may be one that crossed it.
     fn hold_down(&self) -> Duration {
-        let hold_down = self.ledger.timing.rtt.mul_f64(self.repair.hold_down.clamp(0.0, 100.0));
-        hold_down.max(LEAST_HOLD_DOWN)
+        let times = self.repair.hold_down.clamp(0.0, 100.0);
+        let least = if times > 0.0 { LEAST_HOLD_DOWN } else { Duration::ZERO };
+        self.ledger.timing.rtt.mul_f64(times).max(least)
     }
 
     /// Handles a NACK of a child; `stock` is what can be sent now. Returns why the first block

@@ -159,9 +159,11 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     fn learn_progress(&mut self, now: Instant, progress: &Progress) {
-        // Control messages and data wait in different queues.
-        let overtaking = self.timing().rtt.max(OVERTAKING);
-        self.source.note_sent(now, progress.sent, self.delivery.known(), overtaking);
+        if self.config.repair.hearsay {
+            // Control messages and data wait in different queues.
+            let overtaking = self.timing().rtt.max(OVERTAKING);
+            self.source.note_sent(now, progress.sent, self.delivery.known(), overtaking);
+        }
         if self.source.learn_end(progress.end.as_ref(), self.wanted.complete) {
             self.events.extend(progress.end.clone().map(ReceiverEvent::End));
             self.check_complete(now);

@@ -32,8 +32,6 @@ const FETCH_WAIT_MIN: Duration = Duration::from_millis(20);
 const LEAST_RETRY: Duration = Duration::from_millis(10);
 /// A block for which the sink had no room is not asked for again before this has passed.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
-/// A block that the parent did not repair after this number of NACKs is fetched.
-const MOST_TRIES: u8 = 8;
 /// A block that was wrong this number of times is fetched, and taken from the source alone.
 const WRONG: u8 = 2;
 /// A block that was wrong this number of times is not taken by the data channel either, on which the
@@ -80,6 +78,8 @@ pub(super) struct Recovery {
     scheme: Scheme,
     nack_delay: f64,
     nack_delay_min: Duration,
+    nack_tries: u8,
+    fetches: bool,
     random: Xoshiro256PlusPlus,
     asks: Asks,
     fetching: Fetching,
@@ -105,6 +105,8 @@ impl Recovery {
             scheme: Scheme::Tree,
             nack_delay: config.nack_delay.clamp(0.0, 100.0),
             nack_delay_min: config.nack_delay_min,
+            nack_tries: config.nack_tries.max(1),
+            fetches: config.fetches,
             random,
             asks: Asks::new(MAX_ASKS),
             fetching: Fetching::new(block_symbols),
@@ -317,9 +319,11 @@ impl Recovery {
         let reception = delivery.reception();
         let mut runs: Vec<NackRun> = Vec::new();
         for (block, tries) in self.asks.take_due(now, early, most, again) {
-            if tries > MOST_TRIES {
+            if tries > self.nack_tries {
                 self.asks.done(block);
-                self.fetching.want(now, block);
+                if self.fetches {
+                    self.fetching.want(now, block);
+                }
                 continue;
             }
             if refuses(block) {
