@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::bench::SOON;
+use crate::support::lab;
 use crate::support::lms::{
     Endpoint, GROUP, Kind, PORT, Seen, Tap, address, channel, receiver_in, send_unit, source_in,
     units, wait_until,
-};
-use crate::support::routers::Routers;
-use serde_json::Value;
 };
 use crate::support::routers::Routers;
 use serde_json::Value;

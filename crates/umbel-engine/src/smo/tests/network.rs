@@ -77,6 +77,8 @@ pub(super) struct Transfer {
     pub(super) received: BTreeMap<ChildId, Vec<u8>>,
     /// Segments outside of their receivers' windows.
     pub(super) beyond_window: u64,
+    /// Those of them that came by unicast.
+    pub(super) beyond_window_alone: u64,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
     /// Whether the source's host holds its pace.
@@ -149,11 +151,13 @@ impl Protocol for Transfer {
         };
         let receiver = &mut network.receivers[node].receiver;
         let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
+        let (is_unicast, segment) = (matches!(datagram.by, Address::Host(_)), datagram.payload);
         receiver.handle_datagram(now, datagram);
         // An ACK at the right edge is not acceptable either, and no harm is done.
-        if !Segment::parse(datagram.payload).unwrap().is_empty() {
+        if !Segment::parse(segment).unwrap().is_empty() {
             let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
             network.beyond_window += now_beyond - beyond;
+            network.beyond_window_alone += if is_unicast { now_beyond - beyond } else { 0 };
         }
     }
 
