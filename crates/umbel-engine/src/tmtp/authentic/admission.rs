@@ -180,7 +180,7 @@ mod tests {
 
     use proptest::prelude::*;
     use umbel_wire::Channel;
-    use umbel_wire::tmtp::NodeId;
+    use umbel_wire::tmtp::{CODE_LEN, NodeId, Report};
 
     use super::super::{Authentic, MAX_OUTBOX, Opened};
     use super::*;
@@ -359,6 +359,22 @@ mod tests {
         stranger.doubts = Some((super::super::SHUT_OUT.0, ms(29_000)));
         assert!(stranger.is_unlisted(ms(30_000)));
         assert!(!stranger.is_unlisted(ms(30_001)), "once");
+    }
+
+    #[test]
+    fn who_has_no_key_hears_nobody() {
+        let mut waiting = node(1);
+        waiting.begin(ms(0));
+        let report = Report { token: 1, first: 0, receivers: Vec::new(), tree: Vec::new() };
+        for key in [StampKey::Tree, StampKey::Pair] {
+            let (sender, from) = end(2);
+            let mut bytes = Vec::new();
+            let body = Body::Report(report.clone());
+            Message { feed: FEED, sender, body }.emit(&mut bytes);
+            Stamp { key, number: 1, code: [0; CODE_LEN] }.emit(&mut bytes);
+            let heard = deliver((1, &mut waiting), ms(1), from, &bytes);
+            assert_eq!(heard.err(), Some(DropReason::NoKey));
+        }
     }
 
     /// Returns how many of these requests, each from a host and port of its own, are answered at

@@ -345,6 +345,8 @@ impl Authentic {
         };
         match stamp.key {
             StampKey::Tree => {}
+            // Who would be told that this node is not its parent could not be told.
+            StampKey::Pair if self.is_waiting() => return Err(DropReason::NoKey),
             StampKey::Pair => return self.open_pair(now, from, (bytes, stamp), message),
             StampKey::Personal if multicast => return Err(DropReason::Unexpected),
             StampKey::Personal => {
