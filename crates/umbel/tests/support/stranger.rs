@@ -112,6 +112,11 @@ impl Voice {
         self.socket.local_addr().unwrap()
     }
 
+    /// Returns the number of datagrams that it has sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Sends a datagram. A full buffer loses it, as the network might.
     pub(crate) fn say(&mut self, to: SocketAddr, bytes: &[u8]) {
         self.sent += u64::from(self.socket.send_to(bytes, to).is_ok());

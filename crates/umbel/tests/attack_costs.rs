@@ -1,0 +1,245 @@
+//! How much later honest receivers have every byte because a stranger sends a thousand datagrams a
+//! second, for each attack on its own.
+//!
+//! `cargo test -p umbel --test attack_costs -- --ignored --nocapture` prints the table of
+//! docs/security.md. `ATTACK_PAIRS` is the number of pairs of transfers, with and without, by turns;
+//! `ATTACK_ONLY` is a part of the names of those that are wanted.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use support::bench::{Bench, EVERYTHING};
+use support::feeds::Feeds;
+use support::forgeries::{self, Announced, Sniffed};
+use support::stranger::{Heard, Mark, Stranger, Voice};
+use support::town::{Door, HONEST, SHAPE, STRANGER, sniff, town};
+use support::{files, lab, star};
+use umbel_lab::Impairment;
+use umbel_wire::Tsi;
+
+const PATIENCE: Duration = Duration::from_mins(3);
+/// What is sent: about 4 s at 10 Mbit/s.
+const PLAN: &files::Plan<'_> = &[("large", 5_000_000), ("small", 1_000)];
+/// Datagrams of an attack a second.
+const PER_S: u64 = 1_000;
+/// Most calls of an attack in a turn, about a millisecond.
+const CALLS: u32 = 40;
+/// Most datagrams that wait for an attack's turn.
+const WAITING: usize = 4_096;
+
+type Attack = Box<dyn FnMut(&mut Voice, &[Heard]) + Send>;
+type Make = fn(mpsc::Receiver<Sniffed>) -> Attack;
+
+/// A way to transfer files to the honest receivers.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Feed(Door),
+    /// A repository, with or without a token.
+    Repository(bool),
+}
+
+/// Makes an attack send a thousand datagrams a second: not more, and not less even where it says
+/// something only now and then. What it hears meanwhile waits for its next turn.
+fn steadily(mut attack: Attack) -> Attack {
+    let start = Instant::now();
+    let mut waiting: Vec<Heard> = Vec::new();
+    Box::new(move |voice, heard| {
+        let copies = heard.iter().map(|Heard { from, bytes, to_me }| Heard {
+            from: *from,
+            bytes: bytes.clone(),
+            to_me: *to_me,
+        });
+        waiting.extend(copies);
+        let due = start.elapsed().as_millis() as u64 * PER_S / 1_000;
+        let mut new = std::mem::take(&mut waiting);
+        for _ in 0..CALLS {
+            if voice.sent() >= due {
+                break;
+            }
+            attack(voice, &new);
+            new.clear();
+        }
+        waiting = new;
+        waiting.truncate(WAITING);
+    })
+}
+
+/// Transfers once. Returns the time until the last honest receiver has every byte, and the datagrams
+/// that the stranger sent a second.
+fn transfer(way: Way, attack: Option<Make>) -> Option<(f64, f64)> {
+    let lab = town()?;
+    match way {
+        Way::Feed(door) => {
+            let feeds = Feeds::new(&lab, PLAN);
+            let options = door.of_sender(&feeds);
+            let options: Vec<&str> = options.iter().map(String::as_str).collect();
+            let sender = feeds.send(&options);
+            let mark = Mark::of(&sender.events("sending").remove(0));
+            let (_tap, told) = sniff(&lab, feeds.host(STRANGER));
+            let start = Instant::now();
+            let stranger = attack
+                .map(|make| Stranger::start(feeds.host(STRANGER), mark, steadily(make(told))));
+            for receiver in &mut door.receivers(&feeds) {
+                feeds.check(receiver, PATIENCE);
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            Some((seconds, stranger.map_or(0, Stranger::stop) as f64 / seconds))
+        }
+        Way::Repository(token) => {
+            let bench = Bench::new(&lab, PLAN);
+            let mut options = vec!["--rate", "10M", "--group", "239.1.2.3"];
+            options.extend(["--token", "sesame"].into_iter().filter(|_| token));
+            let server = bench.serve(&options);
+            let group = "239.1.2.3:7702".parse().unwrap();
+            let source = (bench.host("h1").addr4(), 7702).into();
+            let mark = Mark { tsi: Tsi(0), source, domain: group };
+            let (_, told) = mpsc::channel();
+            let start = Instant::now();
+            let stranger = attack
+                .map(|make| Stranger::start(bench.host(STRANGER), mark, steadily(make(told))));
+            for client in &mut HONEST.map(|host| bench.get(host, &server.url, EVERYTHING)) {
+                bench.check_all(client, PATIENCE);
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            Some((seconds, stranger.map_or(0, Stranger::stop) as f64 / seconds))
+        }
+    }
+}
+
+fn reporter() -> Attack {
+    Box::new(forgeries::reporter(HONEST.map(str::to_owned).to_vec()))
+}
+
+fn beggar() -> Attack {
+    Box::new(forgeries::beggar(Arc::<AtomicU64>::default()))
+}
+
+/// Says what it hears on a channel again, as it was and altered.
+fn repeater() -> Attack {
+    Box::new(|voice, heard| {
+        let group = voice.mark.domain;
+        for one in heard {
+            voice.say(group, &one.bytes);
+            let mut altered = one.bytes.clone();
+            if let Some(last) = altered.last_mut() {
+                *last ^= 1;
+            }
+            voice.say(group, &altered);
+        }
+    })
+}
+
+fn announced(how: Announced) -> Attack {
+    Box::new(forgeries::false_announcements(how, "feed"))
+}
+
+/// All attacks, with their numbers in the review.
+fn attacks() -> Vec<(&'static str, Way, Make)> {
+    let (open, token, list) = (Door::Open, Door::Token, Door::List);
+    let feeds: [(&str, Door, Make); 25] = [
+        ("C1 forged heads", open, |_| Box::new(forgeries::false_heads())),
+        ("C1 false shapes", open, |_| Box::new(forgeries::false_shapes())),
+        ("C1 wrong symbols", open, |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1))),
+        ("C1 wrong symbols", list, |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1))),
+        ("C3 deletions", open, |_| announced(Announced::Deleted)),
+        ("C3 another source", open, |_| announced(Announced::Shadowed)),
+        ("C3 changed announcements", open, |_| announced(Announced::Replaced)),
+        ("C3 flood of announcements", open, |_| announced(Announced::Flooded)),
+        ("H1 wavering child", open, |_| Box::new(forgeries::waverer())),
+        ("H2 refusals", open, |_| Box::new(forgeries::refuser())),
+        ("H3 forged end", open, |_| Box::new(forgeries::truncator())),
+        ("H4 usurper", open, |_| Box::new(forgeries::usurper())),
+        ("H5 beggar", open, |_| beggar()),
+        ("H5 beggar", token, |_| beggar()),
+        ("H5 beggar", list, |_| beggar()),
+        ("H5 relay", token, |_| Box::new(forgeries::relay())),
+        ("H5 relay", list, |_| Box::new(forgeries::relay())),
+        ("H5 replay of what was sniffed", token, |told| Box::new(forgeries::sniffer(told))),
+        ("H5 replay of what was sniffed", list, |told| Box::new(forgeries::sniffer(told))),
+        ("H6 reports for others", open, |_| reporter()),
+        ("H7 requests for others", open, |_| Box::new(forgeries::asker())),
+        ("H7 impostor", token, |told| Box::new(forgeries::impostor(told))),
+        ("H7 impostor", list, |told| Box::new(forgeries::impostor(told))),
+        ("replay of what was heard", open, |_| Box::new(forgeries::echo())),
+        ("nothing at all", open, |_| Box::new(|_, _| {})),
+    ];
+    let repositories: [(&str, bool, Make); 3] = [
+        ("R1 replay and alteration", true, |_| repeater()),
+        ("R7 wrong symbols", false, |_| Box::new(forgeries::false_items())),
+        ("R7 wrong symbols", true, |_| Box::new(forgeries::false_items())),
+    ];
+    let feeds = feeds.map(|(name, door, make)| (name, Way::Feed(door), make));
+    let repositories = repositories.map(|(name, token, make)| (name, Way::Repository(token), make));
+    feeds.into_iter().chain(repositories).collect()
+}
+
+fn name_of(way: Way) -> &'static str {
+    match way {
+        Way::Feed(Door::Open) => "`send`",
+        Way::Feed(Door::Token) => "`send --token`",
+        Way::Feed(Door::List) => "`send --admit`",
+        Way::Repository(false) => "`serve`",
+        Way::Repository(true) => "`serve --token`",
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
+    }
+}
+
+#[test]
+#[ignore = "takes many minutes; measures"]
+fn what_each_attack_costs() {
+    if lab(&star(1, Impairment::none())).is_none() {
+        return;
+    }
+    let pairs =
+        std::env::var("ATTACK_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(5);
+    let only = std::env::var("ATTACK_ONLY").unwrap_or_default();
+    println!("| attack | on | datagrams a second | without, s | with, s | ratio | of the pairs |");
+    println!("|---|---|---|---|---|---|---|");
+    for (name, way, make) in attacks() {
+        if !format!("{name} {}", name_of(way)).contains(&only) {
+            continue;
+        }
+        let (mut without, mut with, mut rates, mut ratios) = (vec![], vec![], vec![], vec![]);
+        for pair in 0..pairs {
+            // Which comes first changes, so that a machine that gets busier favours neither.
+            let first = if pair % 2 == 0 { None } else { Some(make) };
+            let second = if pair % 2 == 0 { Some(make) } else { None };
+            let mut times = [0.0; 2];
+            for attack in [first, second] {
+                let (seconds, rate) = transfer(way, attack).unwrap();
+                times[usize::from(attack.is_some())] = seconds;
+                if attack.is_some() {
+                    rates.push(rate);
+                }
+            }
+            let [calm, attacked] = times;
+            without.push(calm);
+            with.push(attacked);
+            ratios.push(attacked / calm);
+        }
+        let (least, most) = ratios
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(least, most), &ratio| (least.min(ratio), most.max(ratio)));
+        let (rate, way) = (median(rates), name_of(way));
+        let (without, with) = (median(without), median(with));
+        println!(
+            "| {name} | {way} | {rate:.0} | {without:.2} | {with:.2} | {:.2} | {least:.2}–{most:.2} |",
+            median(ratios)
+        );
+    }
+}
