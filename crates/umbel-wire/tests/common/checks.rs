@@ -68,9 +68,23 @@ pub fn srm_message(bytes: &[u8]) {
 }
 
 /// A parsed message can be emitted, and parsing it returns the same message. Its first bytes alone
-/// tell that it is one of LMS, and whether it is a repair.
+/// tell that it is one of LMS, and whether it is a repair. What is read the short way is the same.
 pub fn lms_message(bytes: &[u8]) {
-    let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else { return };
+    let plain = lms::Plain::parse(bytes);
+    let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else {
+        return assert_eq!(plain, None);
+    };
+    match plain {
+        None => {}
+        Some(lms::Plain::Request(request)) => {
+            let mut again = Vec::new();
+            request.emit(&mut again);
+            assert_eq!((again.as_slice(), request.message_len()), (bytes, bytes.len()));
+        }
+        Some(lms::Plain::Dmcast { channel, turning_point, repair }) => {
+            assert_eq!(message, lms::Message::Dmcast { channel, turning_point, repair });
+        }
+    }
     let mut again = Vec::new();
     message.emit(&mut again);
     assert_eq!(lms::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));

@@ -129,7 +129,12 @@ impl Sockets {
             Address::Channel(channel) => SocketAddr::new(channel.group, channel.port),
             Address::Session(_) => panic!("LMS has no sessions"),
         };
-        set_alert(&self.own, alert);
+        // A DMCAST is addressed to the router that is to look at it: feeds send it as here.
+        let is_dmcast = matches!(
+            Message::parse(message),
+            Ok(Parsed::Message { message: Message::Dmcast { .. }, .. })
+        );
+        set_alert(&self.own, alert && !is_dmcast);
         // Where there is no route any more, nothing is sent.
         let _ = self.own.send_to(message, to);
     }
