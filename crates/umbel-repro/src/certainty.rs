@@ -85,14 +85,21 @@ mod tests {
     use crate::estimate::Estimate;
     use crate::output::Verdict;
 
-    #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
     struct Named(&'static str);
 
-    impl Experiment for Named {
-        type Outcome = f64;
+    #[derive(Debug, PartialEq)]
+    struct Value {
+        value: f64,
+    }
 
-        fn run(&self, seed: u64) -> f64 {
-            seed as f64
+    crate::record::record!(Value { value });
+
+    impl Experiment for Named {
+        type Outcome = Value;
+
+        fn run(&self, seed: u64) -> Value {
+            Value { value: seed as f64 }
         }
 
         fn work(&self) -> u64 {
@@ -101,11 +108,13 @@ mod tests {
     }
 
     fn outcomes(of: &[(&'static str, &[f64])]) -> Outcomes<Named> {
-        of.iter().map(|&(name, runs)| (Named(name), runs.to_vec())).collect()
+        let values = |runs: &[f64]| runs.iter().map(|&value| Value { value }).collect();
+        of.iter().map(|&(name, runs)| (Named(name), values(runs))).collect()
     }
 
     fn mean(outcomes: &Outcomes<Named>, name: &'static str) -> f64 {
-        outcomes.get(&Named(name)).map_or(f64::NAN, |runs| Estimate::of(runs).mean)
+        let values = |runs: &Vec<Value>| runs.iter().map(|run| run.value).collect::<Vec<f64>>();
+        outcomes.get(&Named(name)).map_or(f64::NAN, |runs| Estimate::of(&values(runs)).mean)
     }
 
     fn row(measured: f64, bounds: (f64, f64)) -> Row {

@@ -6,7 +6,8 @@ pub struct Estimate {
     /// The mean.
     pub mean: f64,
     /// Half the width of the 95 % confidence interval: with 95 % probability the mean over
-    /// infinitely many runs lies in `mean ± ci95`. 0 for a single run, which says nothing about it.
+    /// infinitely many runs lies in `mean ± ci95`. NaN for a single run, which says nothing about
+    /// it.
     pub ci95: f64,
 }
 
@@ -25,7 +26,7 @@ impl Estimate {
         let n = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / n;
         if samples.len() < 2 {
-            return Estimate { mean, ci95: 0.0 };
+            return Estimate { mean, ci95: f64::NAN };
         }
         let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
         let deviation = (squares / (n - 1.0)).sqrt();
@@ -75,7 +76,8 @@ mod tests {
 
     #[test]
     fn one_sample_has_no_interval_and_none_has_no_mean() {
-        assert_eq!(Estimate::of(&[7.0]), Estimate { mean: 7.0, ci95: 0.0 });
+        let one = Estimate::of(&[7.0]);
+        assert!(close(one.mean, 7.0) && one.ci95.is_nan());
         assert!(Estimate::of(&[]).mean.is_nan());
     }
 }

@@ -1,7 +1,8 @@
 //! The papers' experiments: each is a folder with its scenario, its figures and its verdicts,
 //! rebuilt from its seeds.
 //!
-//! - [`pool`] runs many simulations on all cores, [`estimate`] sums up their measurements.
+//! - [`pool`] runs many simulations on all cores, [`archive`] keeps every run's outcome as a
+//!   [`record`], [`estimate`] sums up their measurements.
 //! - [`output`] writes the results as a page, tables and plots; [`part`] selects parts of them.
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
@@ -22,13 +23,17 @@
     )
 )]
 
+pub mod archive;
 mod bounds;
 mod certainty;
 pub mod estimate;
+#[cfg(test)]
+mod frozen;
 pub mod lms;
 pub mod output;
 pub mod part;
 pub mod pool;
+pub mod record;
 pub mod repository;
 pub mod rlm;
 pub mod smo;

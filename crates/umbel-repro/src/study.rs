@@ -138,7 +138,7 @@ impl Runs<'_> {
         for measure in measures.iter().take(DRAWN) {
             let relative = |point| {
                 let Estimate { mean, ci95 } = self.mean(point, measure)?.estimate;
-                (mean != 0.0).then(|| (ci95 / mean.abs(), point))
+                (mean != 0.0 && ci95.is_finite()).then(|| (ci95 / mean.abs(), point))
             };
             let widest = (0..points).filter_map(relative).max_by(|a, b| a.0.total_cmp(&b.0));
             if let Some((share, point)) = widest {
@@ -190,6 +190,7 @@ impl Runs<'_> {
                 x_label: axes[across].name.clone(),
                 y_label: measure.to_owned(),
                 y_limit: None,
+                marks: Vec::new(),
                 series,
             }
         };
@@ -280,7 +281,7 @@ impl Runs<'_> {
                 let Estimate { mean, ci95 } = estimate;
                 let mut row: Vec<String> = self.keys(point).chain([measure.to_owned()]).collect();
                 let (low, high) = match verdict {
-                    Difference::Undecided if ci95 == 0.0 => (String::new(), String::new()),
+                    Difference::Undecided if !ci95.is_finite() => (String::new(), String::new()),
                     _ => ((mean - ci95).to_string(), (mean + ci95).to_string()),
                 };
                 row.extend([mean.to_string(), low, high, verdict.name().to_owned()]);

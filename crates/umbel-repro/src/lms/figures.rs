@@ -127,6 +127,7 @@ impl Base {
             x_label: TOPOLOGY.to_owned(),
             y_label: LATENCY.to_owned(),
             y_limit: None,
+            marks: Vec::new(),
             series: sparse.into(),
         });
         Figure {
@@ -162,6 +163,7 @@ impl Base {
                 x_label: TOPOLOGY.to_owned(),
                 y_label: format!("{what} for each loss"),
                 y_limit: None,
+                marks: Vec::new(),
                 series: draw.places(&columns, &PLACES, measure),
             });
         }
@@ -195,6 +197,7 @@ impl Base {
             x_label: TOPOLOGY.to_owned(),
             y_label: "repeated retransmissions for each loss".to_owned(),
             y_limit: None,
+            marks: Vec::new(),
             series,
         };
         Figure {
@@ -236,6 +239,7 @@ impl Draw<'_> {
                 x_label: TOPOLOGY.to_owned(),
                 y_label: LATENCY.to_owned(),
                 y_limit: None,
+                marks: Vec::new(),
                 series: vec![
                     self.curve("average".to_owned(), columns, |runs| spread(runs).average),
                     self.curve("minimum".to_owned(), columns, |runs| spread(runs).least),
@@ -253,6 +257,7 @@ impl Draw<'_> {
             x_label: TOPOLOGY.to_owned(),
             y_label: "duplicates of a receiver for each loss".to_owned(),
             y_limit: None,
+            marks: Vec::new(),
             series: self.places(columns, places, measures::exposure),
         }
     }

@@ -17,6 +17,8 @@ pub(super) enum Place {
     /// At each link between routers and each receiver: all links of a tree whose leaves are the
     /// receivers.
     Tree,
+    /// At each link of the tree, those of the source and of receivers too.
+    Every,
     /// At each link of a class.
     Class(LinkClass),
 }
@@ -28,6 +30,7 @@ impl Place {
             Place::Receivers => recovery.class == LinkClass::Receiver,
             Place::Links => !matches!(recovery.class, LinkClass::Source | LinkClass::Receiver),
             Place::Tree => recovery.class != LinkClass::Source,
+            Place::Every => true,
             Place::Class(class) => recovery.class == class,
         }
     }
@@ -134,6 +137,7 @@ mod tests {
                 (Place::Links.holds(&recovery), Place::Tree.holds(&recovery)),
                 (links, tree)
             );
+            assert!(Place::Every.holds(&recovery));
         }
     }
 

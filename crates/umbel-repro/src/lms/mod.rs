@@ -28,9 +28,9 @@ pub use self::observer::Recovery;
 use self::scenario::Delays;
 use self::trial::Trial;
 use crate::certainty::judged;
-use crate::output::{Figure, Report};
+use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,8 +61,8 @@ pub struct Options {
     pub delays: Delays,
     /// Delay of a host's link, in percent of a mean link between routers.
     pub access_percent: u32,
-    /// Number of threads.
-    pub threads: usize,
+    /// Threads, and the archive of runs.
+    pub pool: Pool,
 }
 
 impl Default for Options {
@@ -74,7 +74,7 @@ impl Default for Options {
             parts: Parts::default(),
             delays: Delays::Plane,
             access_percent: Delays::Plane.usual_access_percent(),
-            threads: all_cores(),
+            pool: Pool::default(),
         }
     }
 }
@@ -98,7 +98,7 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let more: Runs<Run> =
         more.into_iter().map(|run| (run, if run.is_long() { 1 } else { seeds })).collect();
     progress.expect(work(&runs) + work(&more));
-    let mut outcomes = run_all(&runs, options.threads, progress);
+    let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Trial>| -> Vec<Figure> {
         wanted.iter().filter_map(|n| base.figure(*n, outcomes)).collect()
     };
@@ -109,11 +109,12 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     });
     let mut sections = Vec::new();
     if has_beyond {
-        let mut outcomes = run_all(&more, options.threads, progress);
+        let mut outcomes = options.pool.run_all(&more, progress);
         rows.extend(judged(&mut outcomes, beyond::rows));
         sections = beyond::sections(&outcomes);
     }
-    let figures = figures(&outcomes);
+    let mut figures = figures(&outcomes);
+    output::mark(&mut figures, &rows);
     Report {
         paper: "lms",
         title: "Light-Weight Multicast Services (Papadopoulos, Parulkar and Varghese)".to_owned(),
@@ -155,7 +156,7 @@ mod tests {
 
     fn one(figure: u32, threads: usize) -> Options {
         let parts = [Part::Figure(figure)].into();
-        Options { seeds: 1, parts, threads, ..Options::default() }
+        Options { seeds: 1, parts, pool: Pool::of(threads), ..Options::default() }
     }
 
     #[test]
@@ -171,7 +172,8 @@ mod tests {
             assert!(series.points.iter().all(|point| point.y >= 0.0), "{series:?}");
         }
         let again = run(&one(16, 3), &());
-        assert_eq!(again.figures, report.figures);
+        // Intervals of single runs are no numbers, and so not equal.
+        assert_eq!(format!("{:?}", again.figures), format!("{:?}", report.figures));
         assert_eq!(again.rows, report.rows);
     }
 

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, stream};
-use umbel_sim::topology::Impairment;
 use umbel_sim::topology::generate::{Generator, Shape, TransitStub};
+use umbel_sim::topology::{Impairment, Queue};
 use umbel_sim::topology::{LinkSpec as TopologyLink, NodeKind, NodeSpec, Schedules, Topology};
 use umbel_sim::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 use umbel_sim::{
     App, Context, Destination, Instant, Kind, LinkId, LinkSpec, Network, NodeId, Packet, Simulation,
 };
+
+use crate::record::Cell;
 
 /// Number of routers of a random graph [LMS §IV-E].
 const ROUTERS: usize = 100;
@@ -21,6 +24,12 @@ pub const GRAPHS: u32 = 10;
 const LINK_DELAY: Duration = Duration::from_millis(10);
 /// Delay of a link across the plane; a link between two random places takes half of it on average.
 const PLANE_DELAY: Duration = Duration::from_millis(20);
+/// Rate of all links of the graphs, so that a packet of 1,000 bytes takes some 80 µs. Without one a
+/// NAK and the retransmission that it crosses would meet at the very same time where delays are
+/// equal. The paper has none.
+const LINK_RATE_BITS_PER_S: u64 = 100_000_000;
+/// Packets that wait for a link at most; more than ever do.
+const LINK_QUEUE: u32 = 10_000;
 /// Number of the group that all hosts join.
 pub(super) const GROUP: u32 = 1;
 
@@ -104,6 +113,28 @@ pub enum LinkClass {
     StubStub,
 }
 
+impl LinkClass {
+    const NAMED: [(LinkClass, &'static str); 6] = [
+        (LinkClass::Source, "source"),
+        (LinkClass::Receiver, "receiver"),
+        (LinkClass::Core, "core"),
+        (LinkClass::TransitTransit, "transit-transit"),
+        (LinkClass::TransitStub, "transit-stub"),
+        (LinkClass::StubStub, "stub-stub"),
+    ];
+}
+
+impl Cell for LinkClass {
+    fn text(&self) -> String {
+        let named = LinkClass::NAMED.iter().find(|(class, _)| class == self);
+        named.map_or("", |(_, name)| name).to_owned()
+    }
+
+    fn parse(text: &str) -> Option<LinkClass> {
+        LinkClass::NAMED.iter().find(|(_, name)| *name == text).map(|(class, _)| *class)
+    }
+}
+
 /// A link of the tree, in the direction away from the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLink {
@@ -146,7 +177,7 @@ impl Setting {
     pub(super) fn topology(&self, placement: u64) -> Topology {
         let generate = |shape: Shape, link: Duration, across: Duration| {
             let generator = Generator {
-                link: Impairment { delay: link, ..Impairment::none() },
+                link: treatment(link),
                 delay_across: across,
                 sources: 0,
                 receivers: Vec::new(),
@@ -188,14 +219,21 @@ impl Setting {
 const SOURCE: &str = "source";
 const RECEIVER: &str = "h";
 
+/// Returns the treatment of one direction of a link of a graph.
+fn treatment(delay: Duration) -> Impairment {
+    let rate = Rate::from_bits_per_s(LINK_RATE_BITS_PER_S).expect("it is not 0");
+    Impairment::none().rate(rate).queue(Queue::Packets(LINK_QUEUE)).delay(delay)
+}
+
 fn attach(topology: &mut Topology, router: &str, name: String, delay: Duration) {
-    let treatment = Impairment { delay, ..Impairment::none() };
     let link = TopologyLink::new(router, &name);
-    topology.links.push(TopologyLink { a_to_b: treatment, b_to_a: treatment, ..link });
+    let both = treatment(delay);
+    topology.links.push(TopologyLink { a_to_b: both, b_to_a: both, ..link });
     topology.nodes.push(NodeSpec { name, kind: NodeKind::Host });
 }
 
-/// Creates a binary tree. The source is at the root itself: its link takes no time.
+/// Creates a binary tree. The source is at the root itself: its link takes no time. Links have no
+/// rate, so that latencies are whole multiples of a link's delay.
 fn binary(height: u32) -> Topology {
     let tree = Generator::new(Shape::Tree { depth: height, fanout: 2 });
     let mut topology = tree.generate(1).expect("a tree is possible");
@@ -231,22 +269,7 @@ impl Scenario {
     /// Returns the network, with each direction of each link as changed by `change`. The arguments
     /// of `change` are the link, the node at which the direction begins, and its present treatment.
     pub fn network(&self, change: impl Fn(LinkId, NodeId, LinkSpec) -> LinkSpec) -> Network {
-        let mut network = Network::new();
-        for (node, kind) in self.network.nodes() {
-            let name = self.network.name(node);
-            match kind {
-                umbel_sim::NodeKind::Host => network.host(name),
-                umbel_sim::NodeKind::Router => network.router(name),
-                umbel_sim::NodeKind::Switch => network.switch(name),
-            };
-        }
-        for (link, a, b) in self.network.links() {
-            let (forth, back) = self.network.specs(link);
-            let forth = change(link, a, forth.clone());
-            let back = change(link, b, back.clone());
-            network.link(a, b, forth, back).expect("the ends are there and the loss is a share");
-        }
-        network
+        changed(&self.network, change)
     }
 
     /// Reduces `tree` to the source's link and nine others.
@@ -266,15 +289,36 @@ impl Scenario {
     }
 }
 
+/// Returns a network with each direction of each link as changed by `change`.
+fn changed(of: &Network, change: impl Fn(LinkId, NodeId, LinkSpec) -> LinkSpec) -> Network {
+    let mut network = Network::new();
+    for (node, kind) in of.nodes() {
+        let name = of.name(node);
+        match kind {
+            umbel_sim::NodeKind::Host => network.host(name),
+            umbel_sim::NodeKind::Router => network.router(name),
+            umbel_sim::NodeKind::Switch => network.switch(name),
+        };
+    }
+    for (link, a, b) in of.links() {
+        let (forth, back) = of.specs(link);
+        let forth = change(link, a, forth.clone());
+        let back = change(link, b, back.clone());
+        network.link(a, b, forth, back).expect("the ends are there and the loss is a share");
+    }
+    network
+}
+
 /// Sends a packet down the tree and returns its path: the links, those nearest to the source last,
-/// and the time to each receiver.
+/// and the time to each receiver, as far as it is propagation.
 fn explore(
     network: &Network,
     source: NodeId,
     receivers: &[NodeId],
 ) -> (Vec<TreeLink>, Vec<Duration>) {
     const AT: Instant = Instant::from_nanos(3_600_000_000_000);
-    let mut simulation = Simulation::new(network.clone(), 0);
+    let unlimited = changed(network, |_, _, spec| LinkSpec { rate: None, ..spec });
+    let mut simulation = Simulation::new(unlimited, 0);
     simulation.set_app(source, Caster, AT).expect("the source is a free host");
     for &receiver in receivers {
         let member = Member { source };

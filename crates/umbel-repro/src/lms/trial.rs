@@ -7,9 +7,10 @@ use std::time::Duration;
 use umbel_sim::{FlowId, Instant, Kind, Kinds, LinkSpec, Loss, NodeId, ScriptedLoss, Simulation};
 
 use super::observer::{Observer, Recovery, Timetable};
-use super::scenario::{Graph, Scenario, Setting};
+use super::scenario::{Graph, LinkClass, Scenario, Setting};
 use super::schemes::{self, Scheme};
 use crate::pool::Experiment;
+use crate::record::{Cell, Cells, Record};
 
 /// A scheme on a graph. Its runs differ in the places of the receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,58 @@ pub struct Outcome {
     pub receivers: usize,
     /// Recovery from each loss.
     pub recoveries: Vec<Recovery>,
+}
+
+/// A cell for each quantity, with a value for each loss.
+impl Record for Outcome {
+    fn columns() -> Vec<String> {
+        let lists = ["class", "missed", "unrepaired", "latency", "duplicates", "requests"];
+        let names = ["receivers"].into_iter().chain(lists).chain(["repairs", "by_source"]);
+        names.map(str::to_owned).collect()
+    }
+
+    fn write(&self, cells: &mut Vec<String>) {
+        fn list<T: Cell>(all: &[Recovery], value: impl Fn(&Recovery) -> T) -> String {
+            all.iter().map(value).collect::<Vec<T>>().text()
+        }
+        let all = &self.recoveries;
+        cells.extend([
+            self.receivers.text(),
+            list(all, |loss| loss.class),
+            list(all, |loss| loss.missed),
+            list(all, |loss| loss.unrepaired),
+            list(all, |loss| loss.latency),
+            list(all, |loss| loss.duplicates),
+            list(all, |loss| loss.requests),
+            list(all, |loss| loss.repairs),
+            list(all, |loss| loss.by_source),
+        ]);
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Option<Outcome> {
+        let receivers = Cell::parse(cells.next()?)?;
+        let class: Vec<LinkClass> = Cell::parse(cells.next()?)?;
+        let mut counts = || Vec::<u32>::parse(cells.next()?).filter(|all| all.len() == class.len());
+        let (missed, unrepaired) = (counts()?, counts()?);
+        let latency: Vec<[f64; 3]> = Cell::parse(cells.next()?)?;
+        let mut counts = || Vec::<u32>::parse(cells.next()?).filter(|all| all.len() == class.len());
+        let (duplicates, requests, repairs, by_source) =
+            (counts()?, counts()?, counts()?, counts()?);
+        if latency.len() != class.len() {
+            return None;
+        }
+        let recovery = |n: usize| Recovery {
+            class: class[n],
+            missed: missed[n],
+            unrepaired: unrepaired[n],
+            latency: latency[n],
+            duplicates: duplicates[n],
+            requests: requests[n],
+            repairs: repairs[n],
+            by_source: by_source[n],
+        };
+        Some(Outcome { receivers, recoveries: (0..class.len()).map(recovery).collect() })
+    }
 }
 
 /// Time in which distances, trees and paths become known.
@@ -97,7 +150,7 @@ mod tests {
 
     use umbel_sim::topology::{Schedules, Topology};
 
-    use crate::lms::scenario::{Delays, LinkClass};
+    use crate::lms::scenario::Delays;
 
     fn trial(scheme: Scheme, graph: Graph) -> Trial {
         let setting = Setting { graph, delays: Delays::Plane, number: 1, access_percent: 10 };
@@ -132,6 +185,17 @@ mod tests {
             assert!((mean - 1.0).abs() < 1e-6, "{recovery:?}");
             assert_eq!((recovery.by_source, recovery.duplicates), (1, 0));
         }
+    }
+
+    #[test]
+    fn an_outcome_reads_back() {
+        let outcome = trial(Scheme::Lms, Graph::Random { receivers: 5 }).run(1);
+        let mut cells = Vec::new();
+        outcome.write(&mut cells);
+        assert_eq!(cells.len(), Outcome::columns().len());
+        assert_eq!(Outcome::read(&mut cells.iter()), Some(outcome));
+        cells[1] = cells[1].replace(' ', " core ");
+        assert_eq!(Outcome::read(&mut cells.iter()), None);
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub(super) fn figure(figure: &Figure) -> String {
                 "" => series.name.clone(),
                 title => format!("{title}: {}", series.name),
             };
+            for mark in panel.marks.iter().filter(|mark| mark.series == series.name) {
+                let [x, y] = [mark.x, mark.y].map(|number| number.to_string());
+                line(&mut text, &[&format!("{name} (reported)"), &x, &y, "NaN"]);
+            }
             for point in &series.points {
                 let [x, y, ci95] = [point.x, point.y, point.ci95].map(|number| number.to_string());
                 line(&mut text, &[&name, &x, &y, &ci95]);
@@ -51,6 +55,45 @@ pub(super) fn section_table(table: &Table) -> String {
         line(&mut text, &row.iter().map(String::as_str).collect::<Vec<_>>());
     }
     text
+}
+
+/// Returns a line of these fields.
+pub(crate) fn row(fields: &[String]) -> String {
+    let mut text = String::new();
+    line(&mut text, &fields.iter().map(String::as_str).collect::<Vec<_>>());
+    text
+}
+
+/// Returns the fields of a line without its end; `None` if a quotation does not end, or text follows
+/// it.
+pub(crate) fn fields(line: &str) -> Option<Vec<String>> {
+    let mut fields = Vec::new();
+    let mut rest = line;
+    loop {
+        let Some(mut quoted) = rest.strip_prefix('"') else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            fields.push(rest[..end].to_owned());
+            match rest.get(end + 1..) {
+                Some(after) => rest = after,
+                None => return Some(fields),
+            }
+            continue;
+        };
+        let mut field = String::new();
+        loop {
+            let end = quoted.find('"')?;
+            field.push_str(&quoted[..end]);
+            quoted = &quoted[end + 1..];
+            let Some(more) = quoted.strip_prefix('"') else { break };
+            field.push('"');
+            quoted = more;
+        }
+        fields.push(field);
+        match quoted.strip_prefix(',') {
+            Some(after) => rest = after,
+            None => return quoted.is_empty().then_some(fields),
+        }
+    }
 }
 
 fn line(text: &mut String, fields: &[&str]) {

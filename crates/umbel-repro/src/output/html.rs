@@ -42,7 +42,7 @@ pub(super) fn page(report: &Report) -> String {
 fn verdicts(html: &mut String, report: &Report) {
     let [ok, misses, undecided] =
         [Verdict::Ok, Verdict::Miss, Verdict::Undecided].map(|verdict| report.count(verdict));
-    let rows = report.rows.len();
+    let rows = report.judged();
     let _ = write!(
         html,
         "<p class=\"verdicts\"><span class=\"ok\">{ok} of {rows} within tolerance</span>"
@@ -52,6 +52,10 @@ fn verdicts(html: &mut String, report: &Report) {
     }
     if undecided > 0 {
         let _ = write!(html, " · {undecided} undecided");
+    }
+    let remarks = report.count(Verdict::Remark);
+    if remarks > 0 {
+        let _ = write!(html, " · {remarks} not judged");
     }
     html.push_str("</p>\n");
 }
@@ -67,7 +71,11 @@ fn table(html: &mut String, report: &Report) {
             Verdict::Ok => ("ok", "✓ ok"),
             Verdict::Miss => ("miss", "✗ miss"),
             Verdict::Undecided => ("undecided", "? undecided"),
+            Verdict::Remark => ("undecided", "not judged"),
         };
+        let remark = row
+            .remark
+            .map_or(String::new(), |why| format!(" <span class=\"soft\">({})</span>", escape(why)));
         let interval = match row.certainty {
             Certainty::Exact => "exact".to_owned(),
             Certainty::Within(least, greatest) => number::range(least, greatest, row.unit),
@@ -75,7 +83,7 @@ fn table(html: &mut String, report: &Report) {
         };
         let _ = writeln!(
             html,
-            "<tr class=\"{class}\"><td class=\"figure\">{}</td><td>{}</td><td>{}</td>\
+            "<tr class=\"{class}\"><td class=\"figure\">{}</td><td>{}{remark}</td><td>{}</td>\
              <td class=\"number\" title=\"{}\">{}</td><td class=\"number\">{interval}</td>\
              <td class=\"number\">{}</td><td class=\"verdict\">{verdict}</td></tr>",
             figure_link(row, report),
@@ -94,7 +102,8 @@ fn table(html: &mut String, report: &Report) {
 const VERDICTS: &str = "The interval is that of the jackknife over seeds: each number is computed \
      anew without each seed in turn. It is rough for greatest and least values. A number is ok, or \
      missed, if its whole interval lies within, or outside, the bounds. Otherwise it is undecided, \
-     and so is one that rests on fewer than five runs.";
+     and so is one that rests on fewer than five runs. A number from which nothing follows is not \
+     judged; the reason stands beside it.";
 
 /// Returns the name of a row's figure, as a link if the page has the figure.
 fn figure_link(row: &Row, report: &Report) -> String {

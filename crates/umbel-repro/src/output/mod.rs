@@ -5,19 +5,22 @@
 //! | file | what |
 //! |---|---|
 //! | `report.html` | the whole report on one self-contained page |
-//! | `table.csv` | `figure,what,reported,measured,low,high,verdict`, a line for each number |
+//! | `table.csv` | `figure,what,reported,measured,measured_low,measured_high,low,high,verdict`, a line for each number |
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |
 //! | `figureN.csv`, `figureN.svg` | the same for figures of a study that belongs to no paper |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
+//! `runs.csv` beside them is the [archive](crate::archive)'s. A series whose name ends with
+//! `(reported)` has the paper's own points.
+//!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!
 //! Numbers in the tables are written with all their digits, so that verdicts can be checked. A
 //! missing bound is `inf` or `-inf`.
 
-mod csv;
+pub(crate) mod csv;
 mod html;
 mod number;
 mod scale;
@@ -38,7 +41,7 @@ pub struct Point {
     pub x: f64,
     /// The mean over all seeds.
     pub y: f64,
-    /// Half the width of the 95 % confidence interval of `y`; 0 if unknown.
+    /// Half the width of the 95 % confidence interval of `y`; NaN if unknown, 0 if `y` is exact.
     pub ci95: f64,
 }
 
@@ -49,6 +52,19 @@ pub struct Series {
     pub name: String,
     /// Points, in the order in which a line joins them.
     pub points: Vec<Point>,
+}
+
+/// A point of a curve as a paper reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Name of the curve.
+    pub series: String,
+    /// Horizontal position.
+    pub x: f64,
+    /// The reported value.
+    pub y: f64,
+    /// The paper's words or number.
+    pub reported: String,
 }
 
 /// Identifier of a figure.
@@ -106,6 +122,8 @@ pub struct Panel {
     pub y_limit: Option<f64>,
     /// The curves.
     pub series: Vec<Series>,
+    /// The paper's own points.
+    pub marks: Vec<Mark>,
 }
 
 /// A figure, measured.
@@ -157,6 +175,10 @@ pub struct Row {
     pub high: f64,
     /// How sure the measured number is.
     pub certainty: Certainty,
+    /// Why nothing can be concluded from the number, so that it is not judged.
+    pub remark: Option<&'static str>,
+    /// The reported value as a point of a curve of the figure, with the name of its panel.
+    pub place: Option<(String, Mark)>,
 }
 
 /// How sure a measured number is.
@@ -179,6 +201,8 @@ pub enum Verdict {
     Miss,
     /// A bound lies within the interval, or there were too few runs to know it.
     Undecided,
+    /// The number is not judged ([`Row::remark`]).
+    Remark,
 }
 
 impl fmt::Display for Verdict {
@@ -187,6 +211,7 @@ impl fmt::Display for Verdict {
             Verdict::Ok => "ok",
             Verdict::Miss => "miss",
             Verdict::Undecided => "undecided",
+            Verdict::Remark => "remark",
         })
     }
 }
@@ -203,7 +228,21 @@ impl Row {
     ) -> Row {
         let (what, reported) = (what.into(), reported.into());
         let (figure, certainty) = (figure.to_string(), Certainty::Exact);
-        Row { figure, what, reported, measured, unit, low, high, certainty }
+        let (remark, place) = (None, None);
+        Row { figure, what, reported, measured, unit, low, high, certainty, remark, place }
+    }
+
+    /// Says where the figure has the reported value: panel, curve and point.
+    #[must_use]
+    pub fn at(self, panel: &str, series: &str, (x, y): (f64, f64)) -> Row {
+        let (series, reported) = (series.to_owned(), self.reported.clone());
+        Row { place: Some((panel.to_owned(), Mark { series, x, y, reported })), ..self }
+    }
+
+    /// Makes a row that is not judged, with the reason: it could not fail, or repeats another.
+    #[must_use]
+    pub fn unjudged(self, why: &'static str) -> Row {
+        Row { remark: Some(why), ..self }
     }
 
     /// Returns whether the measured number lies within the bounds, limits included, as far as its
@@ -211,6 +250,7 @@ impl Row {
     pub fn verdict(&self) -> Verdict {
         let agrees = |value: f64| (self.low..=self.high).contains(&value);
         match self.certainty {
+            _ if self.remark.is_some() => Verdict::Remark,
             _ if self.measured.is_nan() => Verdict::Miss,
             Certainty::Exact if agrees(self.measured) => Verdict::Ok,
             Certainty::Exact => Verdict::Miss,
@@ -329,6 +369,11 @@ impl Report {
         self.rows.iter().filter(|row| row.verdict() == verdict).count()
     }
 
+    /// Returns the number of rows that are judged.
+    pub fn judged(&self) -> usize {
+        self.rows.len() - self.count(Verdict::Remark)
+    }
+
     /// Returns the figures, including those of the sections.
     fn all_figures(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().chain(self.sections.iter().flat_map(|section| &section.figures))
@@ -354,6 +399,19 @@ impl Report {
             write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
         }
         write_file(&dir.join("report.html"), &html::page(self))
+    }
+}
+
+/// Marks the papers' own points in the figures, as far as the rows know them.
+pub(crate) fn mark(figures: &mut [Figure], rows: &[Row]) {
+    for figure in figures {
+        let id = figure.id.to_string();
+        for panel in &mut figure.panels {
+            let own =
+                rows.iter().filter(|row| row.figure == id).filter_map(|row| row.place.as_ref());
+            let own = own.filter(|(title, _)| *title == panel.title).map(|(_, mark)| mark.clone());
+            panel.marks = own.collect();
+        }
     }
 }
 

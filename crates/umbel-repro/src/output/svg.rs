@@ -21,15 +21,18 @@ const DASHES: [&str; 7] = ["", "9 4", "2 4", "12 4 2 4", "5 3", "16 5", "9 3 2 3
 const PLOT_WIDTH: f64 = 600.0;
 const PLOT_HEIGHT: f64 = 380.0;
 const LINE_HEIGHT: f64 = 22.0;
-/// Approximate width of a character in the legend, and in a title.
-const LEGEND_CHARACTER: f64 = 7.3;
+/// Font size of the legend, and approximate width of a character in a title.
+const LEGEND_SIZE: f64 = 13.5;
 const TITLE_CHARACTER: f64 = 8.8;
 /// Space above the axes.
 const TOP: f64 = 18.0;
 /// Minimum width for the title of a figure without a panel.
 const TITLE_WIDTH_MIN: f64 = 400.0;
-/// Radius of a marker.
+/// Radius of a marker, and of the star that is the paper's own point.
 const RADIUS: f64 = 4.2;
+const STAR_RADIUS: f64 = 7.5;
+/// What the star is, in the legend.
+const REPORTED: &str = "reported";
 
 /// Returns a complete SVG file, with the title above the figure's panels.
 pub(super) fn document(figure: &Figure) -> String {
@@ -96,7 +99,9 @@ struct Plot<'a> {
 impl Plot<'_> {
     fn new(panel: &Panel) -> Plot<'_> {
         let points = || panel.series.iter().flat_map(|series| &series.points);
+        let marks = || panel.marks.iter();
         let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
+        let ends = ends.chain(marks().map(|mark| mark.y));
         // Error bars are cut at 0 if no measured value is negative.
         let (mut low, mut high) = extent(ends);
         if let Some(limit) = panel.y_limit {
@@ -105,7 +110,8 @@ impl Plot<'_> {
         if points().all(|point| point.y >= 0.0 || !scale::drawable(point.y)) {
             low = low.max(0.0);
         }
-        let x = Scale::new(extent(points().map(|point| point.x)), 10, false);
+        let xs = points().map(|point| point.x).chain(marks().map(|mark| mark.x));
+        let x = Scale::new(extent(xs), 10, false);
         let y = Scale::new((low, high), 8, true);
         let widest = y.ticks().iter().map(|(_, name)| name.chars().count()).max().unwrap_or(1);
         let left = 52.0 + 7.5 * widest as f64;
@@ -115,14 +121,16 @@ impl Plot<'_> {
 
     /// Returns the width in pixels, with the legend.
     fn width(&self) -> f64 {
-        let longest = self.panel.series.iter().map(|series| series.name.chars().count()).max();
-        let legend = 44.0 + LEGEND_CHARACTER * longest.unwrap_or(0) as f64;
+        let names = self.panel.series.iter().map(|series| series.name.as_str());
+        let names = names.chain((!self.panel.marks.is_empty()).then_some(REPORTED));
+        let legend = 44.0 + names.map(text_width).fold(0.0, f64::max);
         self.left + PLOT_WIDTH + 20.0 + legend + 12.0
     }
 
     /// Returns the height in pixels, from the upper end of the axes to below the labels.
     fn height(&self) -> f64 {
-        PLOT_HEIGHT.max(LINE_HEIGHT * self.panel.series.len() as f64 - 30.0) + 58.0
+        let lines = self.panel.series.len() + usize::from(!self.panel.marks.is_empty());
+        PLOT_HEIGHT.max(LINE_HEIGHT * lines as f64 - 30.0) + 58.0
     }
 
     fn draw(&self, svg: &mut String) {
@@ -131,6 +139,9 @@ impl Plot<'_> {
         // The first curves are drawn last, to lie on top.
         for i in (0..self.panel.series.len()).rev() {
             self.curve(svg, i);
+        }
+        for i in 0..self.panel.series.len() {
+            self.marks(svg, i);
         }
         self.legend(svg);
         svg.push_str("</g>\n");
@@ -253,7 +264,36 @@ impl Plot<'_> {
         svg.push_str("</g>\n");
     }
 
+    /// Draws the paper's own points of a curve, as stars in its colour.
+    fn marks(&self, svg: &mut String, index: usize) {
+        let name = &self.panel.series[index].name;
+        for mark in self.panel.marks.iter().filter(|mark| mark.series == *name) {
+            if scale::drawable(mark.x) && self.y.holds(mark.y) {
+                let _ = writeln!(
+                    svg,
+                    "<g class=\"curve c{}\"><title>{}: {} at {}, reported as {}</title>{}</g>",
+                    index % COLOURS,
+                    escape(name),
+                    number::rounded(mark.y),
+                    number::rounded(mark.x),
+                    escape(&mark.reported),
+                    star(self.x.pixel(mark.x), self.y.pixel(mark.y))
+                );
+            }
+        }
+    }
+
     fn legend(&self, svg: &mut String) {
+        if !self.panel.marks.is_empty() {
+            let y = 10.0 + LINE_HEIGHT * self.panel.series.len() as f64;
+            let _ = writeln!(
+                svg,
+                "<g class=\"key\">{}<text class=\"name\" x=\"{}\" y=\"{}\">{REPORTED}</text></g>",
+                star(PLOT_WIDTH + 37.0, y),
+                PLOT_WIDTH + 63.0,
+                y + 4.5
+            );
+        }
         for (i, series) in self.panel.series.iter().enumerate() {
             let y = 10.0 + LINE_HEIGHT * i as f64;
             let (from, to) = (PLOT_WIDTH + 20.0, PLOT_WIDTH + 54.0);
@@ -306,6 +346,31 @@ fn marker(index: usize, x: f64, y: f64) -> String {
             write!(path, "{}{:.1} {:.1}", if i == 0 { 'M' } else { 'L' }, x + dx * r, y + dy * r);
     }
     format!("<path class=\"{class}\" d=\"{path}Z\"/>")
+}
+
+/// Returns a hollow star with five points.
+fn star(x: f64, y: f64) -> String {
+    let mut path = String::new();
+    for corner in 0..10_u32 {
+        let radius = if corner % 2 == 0 { STAR_RADIUS } else { STAR_RADIUS * 0.45 };
+        let (sin, cos) = (std::f64::consts::PI / 5.0 * f64::from(corner)).sin_cos();
+        let letter = if corner == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{letter}{:.1} {:.1}", x + radius * sin, y - radius * cos);
+    }
+    format!("<path class=\"star\" d=\"{path}Z\"/>")
+}
+
+/// Returns the greatest width of a text of the legend in the usual sans-serif fonts, of which DejaVu
+/// is the widest.
+fn text_width(text: &str) -> f64 {
+    let ems = |c: char| match c {
+        ' ' | '\'' | ',' | '.' | ':' | 'I' | 'f' | 'i' | 'j' | 'l' | 'r' | 't' | '(' | ')'
+        | '/' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 1.0,
+        'a'..='z' | '0'..='9' | '_' | '-' => 0.65,
+        _ => 0.85,
+    };
+    LEGEND_SIZE * text.chars().map(ems).sum::<f64>()
 }
 
 /// Wraps text into lines of at most `columns` characters, unless a word is longer.

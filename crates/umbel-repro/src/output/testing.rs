@@ -18,6 +18,7 @@ pub(crate) fn figure(
         x_label: String::new(),
         y_label: String::new(),
         y_limit: None,
+        marks: Vec::new(),
         series,
     });
     Figure {

@@ -11,6 +11,8 @@ fn row(measured: f64, low: f64, high: f64) -> Row {
         low,
         high,
         certainty: Certainty::Exact,
+        remark: None,
+        place: None,
     }
 }
 
@@ -27,6 +29,7 @@ fn figure(series: Vec<Series>) -> Figure {
         x_label: "loss, %".to_owned(),
         y_label: "delay, s".to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series,
     };
     Figure {
@@ -105,6 +108,24 @@ fn fields_are_quoted_where_they_must_be() {
 }
 
 #[test]
+fn fields_read_back_and_broken_lines_do_not() {
+    for fields in [
+        vec!["a", "", "b"],
+        vec![""],
+        vec!["", ""],
+        vec!["a,b", "say \"x\"", "\"", "\"\","],
+        vec!["Point { policy: \"R(inf)\", fill: false }", "1", "0.5 NaN inf"],
+    ] {
+        let fields: Vec<String> = fields.into_iter().map(str::to_owned).collect();
+        let line = csv::row(&fields);
+        assert_eq!(csv::fields(line.trim_end()), Some(fields));
+    }
+    for broken in ["\"a", "\"a\"b,c", "a,\"b", "\"\"\""] {
+        assert_eq!(csv::fields(broken), None, "{broken}");
+    }
+}
+
+#[test]
 fn numbers_in_tables_keep_all_digits() {
     let third = 1.0 / 3.0;
     let text = csv::figure(&figure(vec![series("a", &[(third, 1e-7, 1e9)])]));
@@ -149,6 +170,20 @@ fn a_bound_within_the_interval_decides_nothing() {
     }
     let nothing = Row { certainty: Certainty::Unknown, ..row(f64::NAN, 1.0, 2.0) };
     assert_eq!(nothing.verdict(), Verdict::Miss);
+}
+
+#[test]
+fn a_number_from_which_nothing_follows_is_told_and_not_judged() {
+    for measured in [1.5, 9.0, f64::NAN] {
+        let row = row(measured, 1.0, 2.0).unjudged("it is <so> by construction");
+        assert_eq!(row.verdict(), Verdict::Remark);
+        let report = report(Vec::new(), vec![row]);
+        assert_eq!((report.judged(), report.count(Verdict::Remark)), (0, 1));
+        let page = html::page(&report);
+        assert!(page.contains("0 of 0 within tolerance") && page.contains("1 not judged"));
+        assert!(page.contains("(it is &lt;so&gt; by construction)"), "{page}");
+        assert!(csv::table(&report.rows).ends_with(",remark\n"));
+    }
 }
 
 #[test]
@@ -219,6 +254,35 @@ fn a_plot_has_a_line_a_marker_and_a_bar_where_they_belong() {
     assert_eq!(count(&text, "<circle"), 3);
     assert_eq!(count(&text, "class=\"bar\""), 1);
     assert!(text.contains("R(10): 460 at 2, ± 12.25"), "{text}");
+}
+
+#[test]
+fn the_papers_own_points_are_hollow_stars_in_the_plot() {
+    let marked = row(461.0, 391.0, 529.0).at("", "R(10)", (3.0, 900.0));
+    let elsewhere = Row { figure: "4".to_owned(), ..marked.clone() };
+    let mut figures = vec![figure(vec![series("R(10)", &[(0.0, 400.0, 0.0), (2.0, 460.0, 9.0)])])];
+    mark(&mut figures, &[marked.clone(), elsewhere, row(1.0, 0.0, 2.0)]);
+    let text = checked_svg(&figures[0]);
+    // The legend has one more.
+    assert_eq!(count(&text, "class=\"star\""), 2);
+    assert!(text.contains("R(10): 900 at 3, reported as 460 s"), "{text}");
+    assert!(text.contains(">reported<"), "{text}");
+    assert!(csv::figure(&figures[0]).contains("\nR(10) (reported),3,900,NaN\n"));
+    mark(&mut figures, &[marked.at("another panel", "R(10)", (3.0, 900.0))]);
+    assert_eq!(count(&checked_svg(&figures[0]), "class=\"star\""), 0);
+}
+
+#[test]
+fn legends_have_room_for_wide_letters() {
+    let width = |name: &str| -> f64 {
+        let text = checked_svg(&figure(vec![series(name, &[(0.0, 1.0, 0.0)])]));
+        let document = roxmltree::Document::parse(&text).unwrap();
+        document.root_element().attribute("width").unwrap().parse().unwrap()
+    };
+    // Widths in pixels of 13.5 in DejaVu Sans, which a browser without better fonts takes.
+    for (name, needed) in [("maximum", 71.0), ("BURST_BASEP", 99.0), ("WIN_BASEP", 83.0)] {
+        assert!(width(name) - width("") > needed, "{name}");
+    }
 }
 
 #[test]

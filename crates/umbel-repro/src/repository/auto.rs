@@ -325,6 +325,7 @@ fn panel(sweep: &Sweep, contests: &[Contest]) -> Panel {
         x_label: sweep.x_label.to_owned(),
         y_label: "client delay (s)".to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series: vec![
             series("auto, mean", |contest| contest.auto.delay),
             series("best scheme, mean", |contest| contest.best.delay),

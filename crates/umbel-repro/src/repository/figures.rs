@@ -43,7 +43,7 @@ pub(super) const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
 pub(super) const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
 /// Share of bad clients for schemes that retransmit always. With more bad clients the delay grows
 /// throughout the run.
-const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
+pub(super) const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
 /// Share of bad clients for retransmission of exact packets, and for rescheduling of them.
 const BAD_EXACT: &[u32] = &[0, 5, 10];
 const BAD_EXACT_RESCHEDULED: &[u32] = &[0, 5, 10, 20, 30, 45];
@@ -209,8 +209,9 @@ impl Base {
             number: 7,
             title: "Variable Forward Error Correction",
             x_label: BAD_CLIENTS,
-            caption: "Curves with retransmission end at 30 %: with more bad clients they grow \
-                      through a whole run; what is above 2,500 s is in fig7.csv only.",
+            caption: "Curves with retransmission end at 30 %: with more bad clients, and NAKs \
+                      gathered for 15 s, they grow through a whole run (see R(∞) in both readings); \
+                      what is above 2,500 s is in fig7.csv only.",
             y_limit: Some(2_500.0),
             curves: self.variable(&policies),
         }
@@ -221,7 +222,9 @@ impl Base {
             number: 8,
             title: "Variable Forward Error Correction, rescheduling only",
             x_label: BAD_CLIENTS,
-            caption: "The lower part of Figure 7.",
+            caption: "The lower part of Figure 7. The paper sees the order of the factors change at \
+                      its right edge (\"it may be helpful to adjust the expansion factor\"); the row \
+                      of 100 % tells whether it does here.",
             y_limit: None,
             curves: self.variable(&["FEC(0.01R)+R(0)", "FEC(0.03R)+R(0)", "FEC(0.05R)+R(0)"]),
         }
@@ -315,6 +318,22 @@ impl Plan {
         self.curves.iter().flat_map(|curve| &curve.points).map(|(_, point)| point)
     }
 
+    /// Returns the point of a curve.
+    pub(super) fn point(&self, curve: &str, x: f64) -> Option<&Point> {
+        let curve = self.curves.iter().find(|candidate| candidate.name == curve)?;
+        let point = curve.points.iter().find(|(at, _)| (f64::from(*at) - x).abs() < 1e-9);
+        point.map(|(_, point)| point)
+    }
+
+    /// Returns the same figure with other points.
+    pub(super) fn with(&self, change: impl Fn(&Point) -> Point) -> Plan {
+        let mut plan = self.clone();
+        for (_, point) in plan.curves.iter_mut().flat_map(|curve| &mut curve.points) {
+            *point = change(point);
+        }
+        plan
+    }
+
     /// Returns the figure, from the outcomes of its points.
     pub(super) fn figure(&self, outcomes: &Outcomes<Point>) -> Figure {
         let point = |(x, point): &(u32, Point)| {
@@ -330,6 +349,7 @@ impl Plan {
             x_label: self.x_label.to_owned(),
             y_label: "average client delay (s)".to_owned(),
             y_limit: self.y_limit,
+            marks: Vec::new(),
             series: self.curves.iter().map(series).collect(),
         };
         Figure {

@@ -6,9 +6,11 @@
 //! - `figures.rs`: the points of each figure; `verdicts.rs`: the claims of the text; `example.rs`:
 //!   the example of [Repository §2.2]; `readings.rs`: results of other choices; `notes.rs`:
 //!   findings.
+//! - `both.rs`: R(∞) with NAKs that are gathered for the fitted time, and with prompt ones.
 //! - `auto.rs`: the policy `auto`, which is not in the paper, against all of its schemes.
 
 mod auto;
+mod both;
 pub mod choices;
 mod example;
 mod figures;
@@ -22,11 +24,11 @@ use std::time::Duration;
 
 use self::choices::Choices;
 use self::figures::{Base, Plan};
-use self::point::{Period, Point};
+use self::point::{Outcome, Period, Point};
 use crate::certainty::judged;
-use crate::output::{Figure, Report};
+use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Experiment, Outcomes, Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Experiment, Outcomes, Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 3 to 11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,8 +65,8 @@ pub struct Options {
     pub duration: Duration,
     /// Options for everything that the paper leaves open.
     pub choices: Choices,
-    /// Number of threads.
-    pub threads: usize,
+    /// Threads, and the archive of runs.
+    pub pool: Pool,
 }
 
 impl Default for Options {
@@ -77,7 +79,7 @@ impl Default for Options {
             warm_up: Duration::from_secs(2_000),
             duration: Duration::from_secs(7_000),
             choices: Choices::default(),
-            threads: all_cores(),
+            pool: Pool::default(),
         }
     }
 }
@@ -119,15 +121,16 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     if has_readings {
         add(&mut runs, readings::points(&base), options.seeds.min(READING_SEEDS));
+        add(&mut runs, both::points(&base, &all_plans), options.seeds);
     }
     progress.expect(work(&runs) + reserved);
-    let mut outcomes = run_all(&runs, options.threads, progress);
+    let mut outcomes = options.pool.run_all(&runs, progress);
     if has_auto {
         let mut more = Runs::new();
         add(&mut more, auto::finalists(&base, &all_plans, &outcomes), options.seeds);
         more.retain(|point, _| !outcomes.contains_key(point));
         progress.expect(work(&runs) + work(&more));
-        outcomes.extend(run_all(&more, options.threads, progress));
+        outcomes.extend(options.pool.run_all(&more, progress));
     }
 
     let figures = |outcomes: &Outcomes<Point>| -> Vec<Figure> {
@@ -141,14 +144,16 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         rows.extend(judged(&mut outcomes, |outcomes| auto::rows(&base, outcomes)));
         sections.push(auto::section(&base, &all_plans, &outcomes));
     }
-    let figures = figures(&outcomes);
+    let mut figures = figures(&outcomes);
+    output::mark(&mut figures, &rows);
     if has_readings {
+        sections.push(both::section(&base, &all_plans, &mut outcomes));
         sections.push(readings::results(&base, &outcomes));
     }
     Report {
         paper: "repository",
         title: "Reliably Networking a Multicast Repository (Lam and Garcia-Molina)".to_owned(),
-        intro: intro(options, outcomes.len()),
+        intro: intro(options, &outcomes),
         figures,
         rows,
         sections,
@@ -157,14 +162,24 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
 }
 
-fn intro(options: &Options, points: usize) -> String {
+fn intro(options: &Options, outcomes: &Outcomes<Point>) -> String {
+    let points = outcomes.len();
+    let sum = |count: fn(&Outcome) -> u32| -> u64 {
+        outcomes.values().flatten().map(|outcome| u64::from(count(outcome))).sum()
+    };
+    let unfinished = outcomes.values().filter(|runs| runs.iter().any(|run| run.unfinished > 0));
     format!(
         "{points} points were run on Umbel's own engines in simulated networks, those of the figures \
          with {} seeds each. Measured are the clients that come from {} s to {} s; the runs go on \
-         until these are done. Curves show means with 95 % confidence intervals.",
+         until these are done, at most as long again. {} of {} clients, at {} points, were not done \
+         then and count with the time that they had waited. Curves show means with 95 % confidence \
+         intervals.",
         options.seeds,
         options.warm_up.as_secs(),
         options.duration.as_secs(),
+        sum(|outcome| outcome.unfinished),
+        sum(|outcome| outcome.clients),
+        unfinished.count(),
     )
 }
 
@@ -192,7 +207,7 @@ mod tests {
             parts: [Part::Figure(figure)].into(),
             warm_up: Duration::from_secs(100),
             duration: Duration::from_mins(5),
-            threads,
+            pool: Pool::of(threads),
             ..Options::default()
         }
     }
@@ -209,9 +224,10 @@ mod tests {
             assert_eq!(series.points.len(), 9);
             assert!(series.points.iter().all(|point| point.y > 10.0), "{series:?}");
         }
-        assert_eq!(report.rows.len(), 5);
+        assert_eq!(report.rows.len(), 6);
         let again = run(&short(8, 3), &());
-        assert_eq!(again.figures, report.figures);
+        // Intervals of single runs are no numbers, and so not equal.
+        assert_eq!(format!("{:?}", again.figures), format!("{:?}", report.figures));
         assert_eq!(again.rows, report.rows);
     }
 

@@ -19,6 +19,7 @@ use umbel_wire::{Scheme, Toi, Tsi};
 
 use super::choices::{Arrivals, Audience, Choices, Wants};
 use crate::pool::Experiment;
+use crate::record::record;
 
 /// Number of available data items [Repository Table 1].
 pub const ITEMS: u32 = 100;
@@ -124,6 +125,18 @@ pub struct Outcome {
     /// Number of NAKs that the server received.
     pub naks: u64,
 }
+
+record!(Outcome {
+    delay,
+    delay_99,
+    clients,
+    unfinished,
+    packets,
+    heard,
+    transmissions,
+    retransmissions,
+    naks,
+});
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -360,6 +373,7 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Pool;
 
     fn point(policy: &str, client_loss: u32) -> Point {
         let period = Period { from: Duration::from_secs(200), to: Duration::from_mins(10) };
@@ -379,8 +393,8 @@ mod tests {
     fn a_run_is_a_function_of_point_and_seed() {
         let points = [point("FEC(0.01R)+R(0)", 5), point("R(inf)+notify", 5)];
         let runs = points.into_iter().map(|point| (point, 2)).collect();
-        let one = crate::pool::run_all(&runs, 1, &());
-        assert_eq!(crate::pool::run_all(&runs, 3, &()), one);
+        let one = Pool::of(1).run_all(&runs, &());
+        assert_eq!(Pool::of(3).run_all(&runs, &()), one);
         for outcomes in one.values() {
             assert_ne!(outcomes[0], outcomes[1]);
         }

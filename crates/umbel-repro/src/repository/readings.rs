@@ -1,7 +1,6 @@
 //! Results of each reading of the paper.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::choices::{Arrivals, Audience, Choices, Wants};
 use super::figures::{Base, delay, named};
@@ -84,7 +83,7 @@ impl Probe {
 /// Returns the readings, each as the base of its points. They run for half of the time.
 fn readings(base: &Base) -> Vec<(&'static str, Base)> {
     let chosen = base.choices;
-    let at_once = Choices { gather: Duration::from_millis(390), gather_fully: false, ..chosen };
+    let at_once = chosen.prompt();
     let readings = [
         ("as chosen", chosen),
         ("retransmissions as soon as every NAK is in", at_once),

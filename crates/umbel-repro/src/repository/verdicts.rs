@@ -29,7 +29,8 @@ impl Judge<'_> {
     fn near(&self, series: &str, x: f64, reported: &str, value: f64, tolerance: f64) -> Row {
         let what = format!("delay of {series} at {x} %");
         let measured = (self.at(series, x), "s");
-        Row::new(self.0.id, what, reported, measured, around(value, tolerance))
+        let row = Row::new(self.0.id, what, reported, measured, around(value, tolerance));
+        row.at("", series, (x, value))
     }
 
     /// Returns a row for the greatest quotient of two delays, over all points that both have.
@@ -44,6 +45,20 @@ impl Judge<'_> {
     fn shares(&self, series: &str) -> Vec<f64> {
         let found = self.series(series);
         found.into_iter().flat_map(|series| &series.points).map(|point| point.x).collect()
+    }
+
+    /// Returns a row for the quotient of a delay and the best of others at a point.
+    fn best(
+        &self,
+        (series, others): (&str, &[&str]),
+        x: f64,
+        reported: &str,
+        bounds: (f64, f64),
+    ) -> Row {
+        let delays = others.iter().map(|series| self.at(series, x));
+        let best = delays.fold(f64::NAN, f64::min);
+        let what = format!("{series} over the best of {} at {x} %", others.join(", "));
+        Row::new(self.0.id, what, reported, (self.at(series, x) / best, ""), bounds)
     }
 
     /// Returns a row for the quotient of two delays at a point.
@@ -87,11 +102,12 @@ impl Judge<'_> {
         rows.push(self.quotient(("R(1)", "R(∞)"), 1.0, "less than 1", LESS));
         rows.push(self.quotient(("R(1)", "R(10)"), 2.0, "more than 1", MORE));
         rows.push(self.quotient(("R(1)", "R(10)"), 4.0, "more than 1", MORE));
-        let others = ["R(∞)", "R(0)", "R(1)"].map(|series| self.at(series, 4.0));
-        let best = others.into_iter().fold(f64::INFINITY, f64::min);
-        let what = "R(10) over the best of R(∞), R(0), R(1) at 4 %";
-        let quotient = (self.at("R(10)", 4.0) / best, "");
-        rows.push(Row::new("3", what, "best of all", quotient, LESS));
+        rows.push(self.best(
+            ("R(10)", &["R(∞)", "R(0)", "R(1)", "R(3)"]),
+            4.0,
+            "best of all",
+            LESS,
+        ));
         rows
     }
 
@@ -169,6 +185,7 @@ impl Judge<'_> {
             self.near(five, 10.0, "1040 s", 1040.0, 0.25),
             self.quotient((one, three), 10.0, "0.72", LESS),
             self.quotient((three, five), 10.0, "0.75", LESS),
+            self.best((one, &[three, five]), 100.0, "another factor may be helpful", MORE),
         ]
     }
 

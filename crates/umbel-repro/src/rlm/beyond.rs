@@ -219,6 +219,7 @@ fn leave_figure(outcomes: &Outcomes<Scenario>) -> Figure {
         x_label: "time that a leave takes for each hop (s)".to_owned(),
         y_label: "worst loss (%)".to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series: series.collect(),
     };
     Figure {

@@ -20,6 +20,8 @@ pub(super) const COMPARED: [u32; 3] = [1, 10, 50];
 
 /// Names of the curves of losses.
 pub(super) const WINDOW_NAMES: [&str; 3] = ["1 s", "10 s", "100 s"];
+/// Name of the curve of Figure 8.
+pub(super) const LEVEL: &str = "level";
 /// Names of the curves of Figure 11.
 pub(super) const RECEIVERS: &str = "receivers";
 pub(super) const MEAN: &str = "mean";
@@ -115,6 +117,7 @@ fn losses(number: u32, outcomes: &Outcomes<Scenario>) -> Figure {
         x_label: x_label.to_owned(),
         y_label: "worst loss (%)".to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series: series.collect(),
     };
     Figure {
@@ -141,7 +144,8 @@ fn sample_path(outcomes: &Outcomes<Scenario>) -> Figure {
         x_label: "time since the start (s)".to_owned(),
         y_label: "level of subscription".to_owned(),
         y_limit: None,
-        series: vec![Series { name: "level".to_owned(), points }],
+        marks: Vec::new(),
+        series: vec![Series { name: LEVEL.to_owned(), points }],
     };
     Figure {
         id: FigureId::Paper(8),
@@ -172,6 +176,7 @@ fn convergence(outcomes: &Outcomes<Scenario>) -> Figure {
         x_label: "log₁₀ of the number of receivers".to_owned(),
         y_label: "time to the best level (s)".to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series: vec![named(FIT, fitted), named(MEAN, means), scatter(RECEIVERS, points)],
     };
     Figure {

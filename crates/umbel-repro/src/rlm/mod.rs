@@ -19,9 +19,9 @@ use std::ops::RangeInclusive;
 
 use self::scenario::Scenario;
 use crate::certainty::judged;
-use crate::output::{Figure, Report};
+use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 8 to 13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,14 +48,14 @@ pub struct Options {
     pub seeds: u32,
     /// Parts of the report to produce.
     pub parts: Parts<Other>,
-    /// Number of threads.
-    pub threads: usize,
+    /// Threads, and the archive of runs.
+    pub pool: Pool,
 }
 
 impl Default for Options {
     /// Returns five runs, all parts, and all cores.
     fn default() -> Options {
-        Options { seeds: 5, parts: Parts::default(), threads: all_cores() }
+        Options { seeds: 5, parts: Parts::default(), pool: Pool::default() }
     }
 }
 
@@ -79,7 +79,7 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         runs.extend(beyond::runs(options.seeds));
     }
     progress.expect(work(&runs));
-    let mut outcomes = run_all(&runs, options.threads, progress);
+    let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Scenario>| -> Vec<Figure> {
         wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
     };
@@ -90,7 +90,8 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         }
         rows
     });
-    let figures = figures(&outcomes);
+    let mut figures = figures(&outcomes);
+    output::mark(&mut figures, &rows);
     let mut sections = Vec::new();
     if has_red {
         sections.push(figures::red(&outcomes));
@@ -129,7 +130,11 @@ mod tests {
 
     #[test]
     fn a_figure_comes_out_whole_and_the_same_on_any_number_of_threads() {
-        let options = |threads| Options { seeds: 2, parts: [Part::Figure(8)].into(), threads };
+        let options = |threads| Options {
+            seeds: 2,
+            parts: [Part::Figure(8)].into(),
+            pool: Pool::of(threads),
+        };
         let report = run(&options(1), &());
         assert_eq!(report.figures.len(), 1);
         let figure = &report.figures[0];

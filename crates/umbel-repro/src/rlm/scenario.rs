@@ -11,6 +11,7 @@ use umbel_sim::{Instant, LinkSpec, Loss, Network, NodeId, Queue, RedConfig, Simu
 
 use super::tcp::{Connection, Tcp};
 use crate::pool::Experiment;
+use crate::record::record;
 
 /// Who is behind which link [RLM Fig. 7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +126,18 @@ pub struct Outcome {
     /// Level of the first receiver, the mean over the same time.
     pub level: f64,
 }
+
+record!(Outcome {
+    worst,
+    loss,
+    convergence,
+    levels,
+    experiments,
+    rates,
+    others,
+    utilisation,
+    level,
+});
 
 /// Windows over which loss is measured [RLM §4.3].
 pub const WINDOWS: [Duration; 3] =

@@ -3,7 +3,9 @@
 //! Here "about" a number is within a half of it, "independent" within a half over the whole range,
 //! "close to one" above 0.9, "a few percent" 1 to 6 %.
 
-use super::figures::{COMPARED, LATENCIES_US, MEAN, RECEIVERS, SIZES, WINDOW_NAMES, estimate, fit};
+use super::figures::{
+    COMPARED, LATENCIES_US, LEVEL, MEAN, RECEIVERS, SIZES, WINDOW_NAMES, estimate, fit,
+};
 use super::scenario::{Dropping, Outcome, Scenario, Topology};
 use crate::bounds::{LESS, MORE, around, up_to};
 use crate::estimate::fairness;
@@ -93,7 +95,9 @@ impl Judge<'_> {
                 "about half a minute",
                 (reached, "s"),
                 around(30.0, 0.5),
-            ),
+            )
+            // Five of the six layers fit.
+            .at("", LEVEL, (30.0, 5.0)),
             self.row("longest failed experiment", "less than a second", (longest, "s"), up_to(1.0)),
             self.row(what, "progressively larger", (grows, ""), MORE),
         ]

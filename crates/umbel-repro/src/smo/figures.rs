@@ -21,6 +21,7 @@ const PLAYOUT_MS: u32 = 1000;
 pub(super) const UNRESPONSIVE: Rule = Rule::Essential(1000, 1000);
 
 /// Names of the curves of Figure 5.
+pub(super) const LIMITED: &str = "TCP-SMO, an ACK for 2";
 pub(super) const UNICASTS: &str = "N unicasts (100 Mb/s / N)";
 
 /// Outcomes, and how long streams were.
@@ -46,7 +47,7 @@ impl Results<'_> {
 /// Returns the curves of Figure 5: segments for an ACK, and whether the server has a limit.
 fn curves() -> [(u8, bool, &'static str); 4] {
     [
-        (2, true, "TCP-SMO, an ACK for 2"),
+        (2, true, LIMITED),
         (4, true, "TCP-SMO, an ACK for 4"),
         (2, false, "an ACK for 2, no limit of the server"),
         (4, false, "an ACK for 4, no limit of the server"),
@@ -108,6 +109,7 @@ fn throughput(results: &Results<'_>) -> Figure {
         x_label: "number of receivers".to_owned(),
         y_label: "throughput to each (Mb/s)".to_owned(),
         y_limit: Some(30.0),
+        marks: Vec::new(),
         series,
     };
     Figure {
@@ -145,6 +147,7 @@ fn lost_frames(results: &Results<'_>) -> Figure {
         x_label: "packets that the network drops (%)".to_owned(),
         y_label: "lost frames of 5,000".to_owned(),
         y_limit: Some(600.0),
+        marks: Vec::new(),
         series,
     };
     Figure {

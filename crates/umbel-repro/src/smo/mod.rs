@@ -18,9 +18,9 @@ use std::ops::RangeInclusive;
 
 use self::scenario::Scenario;
 use crate::certainty::judged;
-use crate::output::{Figure, Report};
+use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 5 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,14 +58,14 @@ pub struct Options {
     pub parts: Parts<Other>,
     /// Share of the usual length of streams, in percent. For tests.
     pub length_percent: u32,
-    /// Number of threads.
-    pub threads: usize,
+    /// Threads, and the archive of runs.
+    pub pool: Pool,
 }
 
 impl Default for Options {
     /// Returns five runs, all parts, the usual length, and all cores.
     fn default() -> Options {
-        Options { seeds: 5, parts: Parts::default(), length_percent: 100, threads: all_cores() }
+        Options { seeds: 5, parts: Parts::default(), length_percent: 100, pool: Pool::default() }
     }
 }
 
@@ -92,7 +92,7 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         .map(|(scenario, seeds)| (scenario.shortened(options.length_percent), seeds))
         .collect();
     progress.expect(work(&runs));
-    let mut outcomes = run_all(&runs, options.threads, progress);
+    let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |results: &figures::Results<'_>| -> Vec<Figure> {
         parts.figures().into_iter().map(|number| figures::figure(number, results)).collect()
     };
@@ -107,7 +107,8 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         rows
     });
     let results = figures::Results { outcomes: &outcomes, percent };
-    let figures = figures(&results);
+    let mut figures = figures(&results);
+    output::mark(&mut figures, &rows);
     let mut sections: Vec<_> =
         extras.into_iter().map(|extra| sections::section(extra, &results)).collect();
     if has_beyond {
@@ -148,7 +149,7 @@ mod tests {
             seeds: 2,
             parts: [Part::Figure(5)].into(),
             length_percent: 1,
-            threads,
+            pool: Pool::of(threads),
         };
         let report = run(&options(1), &());
         assert_eq!(report.figures.len(), 1);

@@ -9,6 +9,7 @@ use umbel_sim::smo::{Behaviour, Crowd, Feed, Member, OVERHEAD, Relay, Session, S
 use umbel_sim::{Instant, LinkSpec, Loss, Network, NodeId, Queue, Simulation};
 
 use crate::pool::Experiment;
+use crate::record::record;
 
 /// Payload of a segment: the paper's frame of 1,448 bytes.
 pub(super) const MSS: u16 = 1448;
@@ -120,6 +121,10 @@ pub struct Outcome {
     /// Connections that were removed.
     pub removed: usize,
 }
+
+record!(Outcome { whole, rate, seconds, acks, skipped, lost, flows, removed } with {
+    stats: SourceStats
+});
 
 impl Outcome {
     /// Returns the ACKs for each segment of the stream and receiver.

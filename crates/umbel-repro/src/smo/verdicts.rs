@@ -6,7 +6,7 @@
 use super::Other;
 use super::beyond::{self, BOUNDS, ratio};
 use super::figures::{
-    FRAMES, LOSSES, RTTS_MS, Results, SIZES, UNRESPONSIVE, file, rtt_name, video,
+    FRAMES, LIMITED, LOSSES, RTTS_MS, Results, SIZES, UNRESPONSIVE, file, rtt_name, video,
 };
 use super::scenario::{Rule, Shape};
 use super::sections::{AUDIENCE, acks, lossy, relays};
@@ -35,15 +35,19 @@ fn throughput(results: &Results<'_>) -> Vec<Row> {
     let row =
         |what: String, reported, measured, bounds| Row::new(5, what, reported, measured, bounds);
     let rate = |n, every| results.rate(file(n, every, true));
-    let mut rows = vec![row(
-        "throughput to 100 receivers".to_owned(),
-        "over 10 Mb/s",
-        (rate(100, 2), "Mb/s"),
-        over(10.0),
-    )];
+    let mut rows = vec![
+        row(
+            "throughput to 100 receivers".to_owned(),
+            "over 10 Mb/s",
+            (rate(100, 2), "Mb/s"),
+            over(10.0),
+        )
+        .at("", LIMITED, (100.0, 10.0)),
+    ];
     for n in [800, 1000] {
         let what = format!("throughput to {n} receivers");
-        rows.push(row(what, "over 1 Mb/s", (rate(n, 2), "Mb/s"), over(1.0)));
+        let row = row(what, "over 1 Mb/s", (rate(n, 2), "Mb/s"), over(1.0));
+        rows.push(row.at("", LIMITED, (f64::from(n), 1.0)));
     }
     let unicast = SIZES.map(|n| 100.0 / f64::from(n) / rate(n, 2)).into_iter().fold(0.0, f64::max);
     let what = "N unicasts over TCP-SMO, greatest".to_owned();

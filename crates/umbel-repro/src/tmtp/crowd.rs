@@ -14,6 +14,7 @@ use super::repairs::{Observer, Repairs};
 use crate::lms::scenario::Scenario;
 use crate::lms::schemes::{self, Scheme};
 use crate::pool::Experiment;
+use crate::record::record;
 
 /// A protocol that serves a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,9 @@ pub struct Tree {
     pub mean_depth: f64,
 }
 
+record!(Tree { load, manager_load, busiest, children, most_children, depth, mean_depth });
+record!(Outcome { incomplete, delay, feedback, repairs, exposure } with { tree: Option<Tree> });
+
 /// Number of packets of the feed, and the time between them.
 pub(super) const PACKETS: u32 = 100;
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -117,6 +121,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 
 impl Experiment for Crowd {
     type Outcome = Outcome;
+
+    const RUNS: &'static str = "beyond-runs";
 
     fn run(&self, seed: u64) -> Outcome {
         let internet = Internet::new(self.receivers, self.subnets, LOSS, seed);

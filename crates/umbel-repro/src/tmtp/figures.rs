@@ -15,7 +15,7 @@ const GROUPS: [u32; 6] = [5, 10, 15, 20, 25, 30];
 /// Maximum of both, used for the one that does not vary.
 const MOST: u32 = 30;
 /// Losses of the table of retransmissions, in hundredths of a percent.
-const LOSSES: [u32; 5] = [50, LOSS, 200, 300, 500];
+const LOSSES: [u32; 6] = [50, LOSS, 130, 200, 300, 500];
 
 /// Titles of the two panels.
 pub(super) const LOAD: &str = "processing load";
@@ -39,13 +39,18 @@ fn columns(figure: u32, protocol: Protocol) -> Vec<(f64, Transfer)> {
 
 /// Returns the transfers of a figure.
 pub(super) fn transfers(figure: u32) -> BTreeSet<Transfer> {
-    let columns = Protocol::PAPER.into_iter().flat_map(|protocol| columns(figure, protocol));
+    let columns = Protocol::DRAWN.into_iter().flat_map(|protocol| columns(figure, protocol));
     columns.map(|(_, transfer)| transfer).collect()
 }
 
 /// Protocols in the table of retransmissions.
-const IN_TABLE: [Protocol; 4] =
-    [Protocol::TMTP, Protocol::TMTP_WINDOW, Protocol::WinBasep, Protocol::BurstBasep];
+const IN_TABLE: [Protocol; 5] = [
+    Protocol::TMTP,
+    Protocol::IMPROVED,
+    Protocol::TMTP_WINDOW,
+    Protocol::WinBasep,
+    Protocol::BurstBasep,
+];
 
 /// Returns the transfers of the table of retransmissions.
 pub(super) fn lossy_transfers() -> BTreeSet<Transfer> {
@@ -75,7 +80,7 @@ pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
         Series { name: name.to_owned(), points: points.collect() }
     };
     let curves = |value: Value| {
-        Protocol::PAPER.map(|protocol| curve(protocol.name(), protocol, value)).into()
+        Protocol::DRAWN.map(|protocol| curve(protocol.name(), protocol, value)).into()
     };
     let (x_label, title, caption) = if number == 6 {
         ("size of the file (KB)", "Effect of the amount of data", "30 receivers.")
@@ -87,6 +92,7 @@ pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
         x_label: x_label.to_owned(),
         y_label: y_label.to_owned(),
         y_limit: None,
+        marks: Vec::new(),
         series,
     };
     Figure {
@@ -126,9 +132,11 @@ pub(super) fn retransmissions(outcomes: &Outcomes<Transfer>) -> Section {
     let table = Table { name: "retransmissions", head: head.map(str::to_owned).collect(), rows };
     Section {
         title: "Retransmissions".to_owned(),
-        text: "30 packets to 30 receivers; means. The figures are made with a loss of 1.3 %. \
-               Concurrent are retransmissions within a second of one by another node."
-            .to_owned(),
+        text: format!(
+            "30 packets to 30 receivers; means. The figures are made with a loss of {} %. Concurrent \
+             are retransmissions within a second of one by another node.",
+            f64::from(LOSS) / 100.0
+        ),
         figures: Vec::new(),
         tables: vec![table],
     }

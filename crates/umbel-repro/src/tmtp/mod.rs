@@ -25,7 +25,7 @@ use self::transfer::Transfer;
 use crate::certainty::judged;
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Outcomes, Progress, Runs, all_cores, run_all, work};
+use crate::pool::{Outcomes, Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 6 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,20 +52,20 @@ pub struct Options {
     pub seeds: u32,
     /// Parts of the report to produce.
     pub parts: Parts<Other>,
-    /// Number of threads.
-    pub threads: usize,
+    /// Threads, and the archive of runs.
+    pub pool: Pool,
 }
 
 impl Default for Options {
     /// Returns five sets, all parts, and all cores.
     fn default() -> Options {
-        Options { seeds: 5, parts: Parts::default(), threads: all_cores() }
+        Options { seeds: 5, parts: Parts::default(), pool: Pool::default() }
     }
 }
 
 /// Default loss of an MBone tunnel in each direction, in hundredths of a percent. With it,
 /// `BURST_BASEP` makes about as many retransmissions as the paper reports.
-const LOSS: u32 = 130;
+const LOSS: u32 = 72;
 
 /// Number of transfers on the MBone for each seed. A transfer takes milliseconds to run, and a few
 /// losses decide its simulated duration.
@@ -88,7 +88,7 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         Runs::new()
     };
     progress.expect(work(&runs) + work(&crowds));
-    let mut outcomes = run_all(&runs, options.threads, progress);
+    let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Transfer>| -> Vec<Figure> {
         wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
     };
@@ -105,7 +105,7 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         sections.push(figures::retransmissions(&outcomes));
     }
     if !crowds.is_empty() {
-        let mut outcomes = run_all(&crowds, options.threads, progress);
+        let mut outcomes = options.pool.run_all(&crowds, progress);
         rows.extend(judged(&mut outcomes, scale::rows));
         sections.extend(scale::sections(&outcomes));
     }
@@ -143,7 +143,7 @@ mod tests {
     use crate::output::FigureId;
 
     fn options(part: Part, threads: usize) -> Options {
-        Options { seeds: 1, parts: [part].into(), threads }
+        Options { seeds: 1, parts: [part].into(), pool: Pool::of(threads) }
     }
 
     #[test]

@@ -76,7 +76,9 @@ impl Judge<'_> {
         let mut rows = Vec::new();
         for other in BASELINES {
             let what = format!("load of {other} with 30 KB over that with 3 KB");
-            rows.push(self.row(what, "significant increase", self.growth(LOAD, other), STEEP));
+            let growth = self.growth(LOAD, other);
+            let row = self.row(what, "significant increase", growth, STEEP);
+            rows.push(row.unjudged("it is ten times the packets, each acknowledged by everyone"));
             let what = format!("increase of load from 3 to 30 KB, TMTP over {other}");
             let rises = self.rises(LOAD, TMTP, other);
             rows.push(self.row(what, "only a small increase", rises, up_to(0.2)));
@@ -96,7 +98,10 @@ impl Judge<'_> {
     fn group(&self) -> Vec<Row> {
         let load = self.growth(LOAD, TMTP);
         let what = "load of TMTP with 30 receivers over that with 5".to_owned();
-        let mut rows = vec![self.row(what, "almost no increase", load, around(1.0, FLAT))];
+        let row = self.row(what, "almost no increase", load, around(1.0, FLAT));
+        let mut rows = vec![
+            row.unjudged("the five sites of the smallest group hold all children of the sender"),
+        ];
         let delays = self.0.values(DELAY, TMTP);
         let beyond_10 = match &delays[..] {
             [_, ten, .., last] => last / ten,
@@ -106,7 +111,9 @@ impl Judge<'_> {
         rows.push(self.row(what, "almost constant", beyond_10, around(1.0, FLAT)));
         for other in BASELINES {
             let what = format!("load of {other} with 30 receivers over that with 5");
-            rows.push(self.row(what, "sharp increase", self.growth(LOAD, other), STEEP));
+            let growth = self.growth(LOAD, other);
+            let row = self.row(what, "sharp increase", growth, STEEP);
+            rows.push(row.unjudged("it is six times the receivers, who acknowledge each packet"));
             let what = format!("delay of {other} with 30 receivers over that with 5");
             rows.push(self.row(what, "grows", self.growth(DELAY, other), MORE));
             let what = format!("delay with 30 receivers, TMTP over {other}");
@@ -133,10 +140,10 @@ pub(super) fn retransmissions(outcomes: &Outcomes<Transfer>) -> Vec<Row> {
     let manager = mean(Protocol::TMTP, |outcome| outcome.manager_load);
     let sender = mean(Protocol::TMTP, |outcome| outcome.load.total() as f64);
     vec![
-        row("BURST_BASEP, global", "9; the loss is chosen so", burst, around(9.0, 0.2)),
+        row("BURST_BASEP, global", "9", burst, around(9.0, 0.2)).unjudged("the loss is chosen so"),
         row("TMTP, in all domains", "6", all, around(6.0, 0.5)),
         row("TMTP over BURST_BASEP", "far fewer: 0.67", all / burst, LESS),
-        row("TMTP, share of concurrent ones", "4 of 6", concurrent / all, around(0.67, 0.5)),
+        row("TMTP, share of concurrent ones", "4 of 6", concurrent / all, around(0.67, 0.25)),
         row("load of a manager over the sender's", "about the same", manager / sender, (0.5, 2.0)),
     ]
 }
@@ -174,10 +181,13 @@ mod tests {
             ("WIN_BASEP", &[2.0, 10.0, 20.0]),
             ("BURST_BASEP", &[2.0, 5.0, 10.0]),
         ];
-        assert_eq!(verdicts(figure(6, load, delay)), [Verdict::Ok; 9]);
+        let judged = |figure| -> Vec<Verdict> {
+            verdicts(figure).into_iter().filter(|verdict| *verdict != Verdict::Remark).collect()
+        };
+        assert_eq!(judged(figure(6, load, delay)), [Verdict::Ok; 7]);
         let flat = [(TMTP, &[10.0, 10.0, 11.0][..]), load[1], load[2]];
         let level = [(TMTP, &[2.0, 3.0, 3.1][..]), delay[1], delay[2]];
-        assert_eq!(verdicts(figure(7, flat, level)), [Verdict::Ok; 8]);
+        assert_eq!(judged(figure(7, flat, level)), [Verdict::Ok; 5]);
     }
 
     #[test]
@@ -187,16 +197,18 @@ mod tests {
             ("WIN_BASEP", &[5.0, 6.0, 4.9]),
             ("BURST_BASEP", &[5.0, 6.0, 4.95]),
         ];
-        assert_eq!(verdicts(figure(7, curves, curves)), [Verdict::Miss; 8]);
+        let verdicts = verdicts(figure(7, curves, curves));
+        let misses = verdicts.iter().filter(|verdict| **verdict == Verdict::Miss).count();
+        assert_eq!((misses, verdicts.len()), (5, 8));
     }
 
     #[test]
     fn what_was_not_run_is_a_miss() {
         for number in [6, 7] {
             let rows = verdicts(testing::figure(number, [("", Vec::new())]));
-            assert!(!rows.is_empty() && rows.iter().all(|verdict| *verdict == Verdict::Miss));
+            assert!(rows.contains(&Verdict::Miss) && !rows.contains(&Verdict::Ok));
         }
         let rows = retransmissions(&Outcomes::new());
-        assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss));
+        assert!(rows.iter().all(|row| row.verdict() == Verdict::Miss || row.remark.is_some()));
     }
 }

@@ -8,14 +8,16 @@ mod tmtp;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
+use umbel_repro::archive::{Archive, Origin, Use};
 use umbel_repro::output::{Report, Row, Verdict};
-use umbel_repro::pool::{Progress, all_cores};
+use umbel_repro::pool::{Pool, Progress, all_cores};
 use umbel_repro::repository;
 use umbel_repro::repository::Part;
 use umbel_repro::repository::choices::Choices;
@@ -34,6 +36,7 @@ use super::output::{Meter, Output};
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
   umbel repro all --out out/                         all five, in folders of out/
+  umbel repro all --out out/ --resume                go on after it was killed, or with more --seeds
   umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
@@ -60,7 +63,7 @@ enum Paper {
 /// Options that all papers share.
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
-    /// Directory for report.html, table.csv, figN.csv, figN.svg and manifest.json
+    /// Directory for report.html, table.csv, figN.csv, figN.svg, runs.csv and manifest.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Runs of each point, for the confidence intervals
@@ -72,7 +75,42 @@ struct Common {
     /// Threads to run on [default: all processors]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Go on from the runs in DIR/runs.csv that the same program has made with the same options, also
+    /// after it was killed; more seeds and other parts are no other options
+    #[arg(long)]
+    resume: bool,
+    /// Make the report from DIR/runs.csv alone, without running anything
+    #[arg(long, conflicts_with = "resume")]
+    redraw: bool,
 }
+
+impl Common {
+    fn threads(&self) -> usize {
+        self.threads.map_or_else(all_cores, usize::from)
+    }
+
+    /// Opens the archive of the runs of a paper. `options` are those on which outcomes depend.
+    fn archive(&self, paper: &str, options: &str) -> anyhow::Result<Arc<Archive>> {
+        // Tests the directory before minutes are spent.
+        umbel_repro::output::prepare(&self.out)?;
+        let to = match (self.resume, self.redraw) {
+            (true, _) => Use::Resume,
+            (_, true) => Use::Redraw,
+            _ => Use::Nothing,
+        };
+        let origin = Origin {
+            paper: paper.to_owned(),
+            program: manifest::program()?,
+            options: if options.is_empty() { "none".to_owned() } else { options.to_owned() },
+        };
+        let archive = Archive::new(&self.out, origin, to);
+        archive.open(&KINDS)?;
+        Ok(Arc::new(archive))
+    }
+}
+
+/// Files of runs, without `.csv`.
+const KINDS: [&str; 2] = ["runs", "beyond-runs"];
 
 #[derive(Debug, clap::Args)]
 struct RepositoryArgs {
@@ -133,34 +171,49 @@ pub(super) fn run(args: ReproArgs, output: &Output) -> anyhow::Result<ExitCode> 
     }
 }
 
-/// Computes the report of a paper.
-type Experiments<'a> = &'a dyn Fn(&dyn Progress) -> Report;
+/// Computes the report of a paper in a pool.
+type Experiments<'a> = &'a dyn Fn(Pool, &dyn Progress) -> Report;
 
 /// Makes the whole reports of all papers, one after the other.
 fn run_all(common: &Common, output: &Output) -> anyhow::Result<ExitCode> {
+    use umbel_repro::{lms as lms_paper, rlm as rlm_paper, smo as smo_paper, tmtp as tmtp_paper};
+
     let seeds = common.seeds;
-    let threads = common.threads.map_or_else(all_cores, usize::from);
-    let repository = repository::Options { seeds, threads, ..repository::Options::default() };
-    let lms = umbel_repro::lms::Options { seeds, threads, ..Default::default() };
-    let tmtp = umbel_repro::tmtp::Options { seeds, threads, ..Default::default() };
-    let rlm = umbel_repro::rlm::Options { seeds, threads, ..Default::default() };
-    let smo = umbel_repro::smo::Options { seeds, threads, ..Default::default() };
-    let papers: [(&str, Experiments<'_>); 5] = [
-        ("repository", &|progress| repository::run(&repository, progress)),
-        ("lms", &|progress| umbel_repro::lms::run(&lms, progress)),
-        ("tmtp", &|progress| umbel_repro::tmtp::run(&tmtp, progress)),
-        ("rlm", &|progress| umbel_repro::rlm::run(&rlm, progress)),
-        ("smo", &|progress| umbel_repro::smo::run(&smo, progress)),
+    let lms_options = lms_paper::Options { seeds, ..Default::default() };
+    let of_repository = repository_settings(&repository::Options::default());
+    let of_lms = lms::settings(&lms_options);
+    let papers: [(&str, &str, Experiments<'_>); 5] = [
+        ("repository", &of_repository, &|pool, progress| {
+            repository::run(&repository::Options { seeds, pool, ..Default::default() }, progress)
+        }),
+        ("lms", &of_lms, &|pool, progress| {
+            lms_paper::run(&lms_paper::Options { pool, ..lms_options.clone() }, progress)
+        }),
+        ("tmtp", "", &|pool, progress| {
+            tmtp_paper::run(&tmtp_paper::Options { seeds, pool, ..Default::default() }, progress)
+        }),
+        ("rlm", "", &|pool, progress| {
+            rlm_paper::run(&rlm_paper::Options { seeds, pool, ..Default::default() }, progress)
+        }),
+        ("smo", "", &|pool, progress| {
+            smo_paper::run(&smo_paper::Options { seeds, pool, ..Default::default() }, progress)
+        }),
     ];
     let mut code = ExitCode::SUCCESS;
-    for (name, experiments) in papers {
+    for (name, options, experiments) in papers {
         output.note(format!("{name}:"));
         let common = Common { out: common.out.join(name), ..common.clone() };
-        if make(&common, output, experiments)? != ExitCode::SUCCESS {
+        if make((name, options), &common, output, experiments)? != ExitCode::SUCCESS {
             code = ExitCode::FAILURE;
         }
     }
     Ok(code)
+}
+
+/// Returns the options on which outcomes depend.
+fn repository_settings(options: &repository::Options) -> String {
+    let [duration, warm_up] = [options.duration, options.warm_up].map(|time| time.as_secs_f64());
+    format!("--duration {duration} --warm-up {warm_up} --set {}", options.choices)
 }
 
 fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<ExitCode> {
@@ -189,19 +242,22 @@ fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<Exit
         warm_up,
         duration,
         choices,
-        threads: common.threads.map_or(default.threads, usize::from),
+        ..default
     };
-    make(common, output, |progress| repository::run(&options, progress))
+    make(("repository", &repository_settings(&options)), common, output, |pool, progress| {
+        repository::run(&repository::Options { pool, ..options.clone() }, progress)
+    })
 }
 
-/// Runs a paper's experiments, and writes and shows their results.
+/// Runs a paper's experiments, and writes and shows their results. The tuple has the paper's name,
+/// and the options on which outcomes depend.
 fn make(
+    (paper, options): (&str, &str),
     common: &Common,
     output: &Output,
-    experiments: impl FnOnce(&dyn Progress) -> Report,
+    experiments: impl FnOnce(Pool, &dyn Progress) -> Report,
 ) -> anyhow::Result<ExitCode> {
-    // Tests the directory before minutes are spent.
-    umbel_repro::output::prepare(&common.out)?;
+    let archive = common.archive(paper, options)?;
     let (begun, started) = (SystemTime::now(), Instant::now());
     let bar = Bar {
         output: output.clone(),
@@ -210,12 +266,13 @@ fn make(
         done: AtomicU64::new(0),
         told: AtomicU64::new(0),
     };
-    let report = experiments(&bar);
+    let report = experiments(Pool::of(common.threads()).keeping(archive.clone()), &bar);
     bar.meter.clear();
+    archive.finish()?;
     report.write(&common.out)?;
     Manifest::new(&report, common, begun, started.elapsed())?.write(&common.out)?;
     show(&report, common, started.elapsed(), output);
-    let failed = common.strict && report.count(Verdict::Ok) < report.rows.len();
+    let failed = common.strict && report.count(Verdict::Ok) < report.judged();
     Ok(ExitCode::from(u8::from(failed)))
 }
 
@@ -226,7 +283,7 @@ fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
         "figure", "what", "measured", "", ""
     ));
     for row in &report.rows {
-        let Row { figure, what, reported, measured, unit, low, high, certainty: _ } = row;
+        let Row { figure, what, reported, measured, unit, low, high, .. } = row;
         let verdict = row.verdict().to_string();
         let (least, greatest) = row.interval();
         output.json(&json!({
@@ -239,12 +296,12 @@ fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
             "{figure:<7} {what:<48} {measured:>10.digits$} {unit:<5} {verdict:<9} {reported}"
         ));
     }
-    let rows = report.rows.len();
+    let rows = report.judged();
     let [ok, misses, undecided] =
         [Verdict::Ok, Verdict::Miss, Verdict::Undecided].map(|verdict| report.count(verdict));
     let page = common.out.join("report.html");
     output.json(&json!({
-        "event": "done", "report": page, "rows": rows, "misses": misses,
+        "event": "done", "report": page, "rows": report.rows.len(), "misses": misses,
         "undecided": undecided,
         "seconds": took.as_secs_f64(),
     }));

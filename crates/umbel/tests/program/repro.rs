@@ -22,7 +22,8 @@ fn the_folder_has_a_page_tables_and_plots() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["fig8.csv", "fig8.svg", "manifest.json", "report.html", "table.csv"]);
+    let files = ["fig8.csv", "fig8.svg", "manifest.json", "report.html", "runs.csv", "table.csv"];
+    assert_eq!(names, files);
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let table = read("table.csv");
     assert!(
@@ -41,6 +42,35 @@ fn the_folder_has_a_page_tables_and_plots() {
     assert_eq!(manifest["arguments"][1], "repository");
     assert_eq!(manifest["seeds"], 1);
     assert_eq!(manifest["rows"], table.lines().count() - 1);
+}
+
+#[test]
+fn a_report_goes_on_from_its_runs_and_is_redrawn_from_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    short(out, &[]).succeeded();
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    let (runs, table, figure) = (read("runs.csv"), read("table.csv"), read("fig8.csv"));
+    assert!(runs.starts_with("# runs of repository, program "), "{runs}");
+    assert_eq!(runs.lines().count(), 2 + 27, "{runs}");
+    assert!(runs.contains(",delay,delay_99,clients,unfinished,"), "{runs}");
+
+    // It was killed in the middle of a line.
+    std::fs::write(out.join("runs.csv"), &runs[..runs.len() * 2 / 3]).unwrap();
+    std::fs::remove_file(out.join("fig8.csv")).unwrap();
+    short(out, &["--redraw"]).failed_with(&["runs.csv lacks", "--resume"]);
+    short(out, &["--resume"]).succeeded();
+    assert_eq!((read("table.csv"), read("fig8.csv")), (table.clone(), figure.clone()));
+    std::fs::remove_file(out.join("fig8.csv")).unwrap();
+    short(out, &["--redraw"]).succeeded();
+    assert_eq!((read("table.csv"), read("fig8.csv")), (table, figure));
+    short(out, &["--resume", "--set=wait=yes"]).failed_with(&["wait=no", "wait=yes"]);
+    let other = runs.replacen("program ", "program f", 1);
+    std::fs::write(out.join("runs.csv"), other).unwrap();
+    let ran = short(out, &["--resume"]);
+    ran.failed_with(&["the program", "expected is"]);
+    assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+    short(out, &["--resume", "--redraw"]).misused(&["--resume"]);
 }
 
 #[test]

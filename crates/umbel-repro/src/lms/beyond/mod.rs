@@ -15,6 +15,7 @@ use super::verdicts::row;
 use crate::estimate::Estimate;
 use crate::output::{Figure, FigureId, Panel, Point, Row, Section, Series};
 use crate::pool::{Experiment, Outcomes};
+use crate::record::{Cells, Record};
 
 /// An experiment of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +43,37 @@ pub enum Outcome {
     Stream(stream::Outcome),
 }
 
+/// A run has cells of its own kind, and empty ones for the other.
+impl Record for Outcome {
+    fn columns() -> Vec<String> {
+        let stream = stream::Outcome::columns().into_iter().map(|name| format!("stream_{name}"));
+        trial::Outcome::columns().into_iter().chain(stream).collect()
+    }
+
+    fn write(&self, cells: &mut Vec<String>) {
+        let (trial, stream) = match self.clone() {
+            Outcome::Trial(outcome) => (Some(outcome), None),
+            Outcome::Stream(outcome) => (None, Some(outcome)),
+        };
+        trial.write(cells);
+        stream.write(cells);
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Option<Outcome> {
+        let trial: Option<trial::Outcome> = Record::read(cells)?;
+        let stream: Option<stream::Outcome> = Record::read(cells)?;
+        match (trial, stream) {
+            (Some(outcome), None) => Some(Outcome::Trial(outcome)),
+            (None, Some(outcome)) => Some(Outcome::Stream(outcome)),
+            _ => None,
+        }
+    }
+}
+
 impl Experiment for Run {
     type Outcome = Outcome;
+
+    const RUNS: &'static str = "beyond-runs";
 
     fn run(&self, seed: u64) -> Outcome {
         match self {
@@ -181,7 +211,7 @@ impl Draw<'_> {
 
 fn panel(title: &str, x_label: &str, y_label: &str, series: Vec<Series>) -> Panel {
     let [title, x_label, y_label] = [title, x_label, y_label].map(str::to_owned);
-    Panel { title, x_label, y_label, y_limit: None, series }
+    Panel { title, x_label, y_label, y_limit: None, marks: Vec::new(), series }
 }
 
 fn figure(number: u32, title: &str, panels: Vec<Panel>) -> Figure {

@@ -11,6 +11,7 @@ use umbel_wire::{Parsed, lms, pgm, srm};
 use crate::lms::scenario::{Delays, Graph, Scenario, Setting};
 use crate::lms::schemes::{self, Scheme};
 use crate::pool::Experiment;
+use crate::record::record;
 
 /// Packets that may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,6 +56,8 @@ pub struct Outcome {
     /// Number of repairs that hosts sent, per packet.
     pub repairs: f64,
 }
+
+record!(Outcome { latency, exposure, missed, unrepaired, repairs });
 
 /// Number of packets in the stream.
 const PACKETS: u32 = 400;

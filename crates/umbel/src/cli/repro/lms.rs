@@ -40,7 +40,14 @@ pub(super) fn run(args: &LmsArgs, output: &Output) -> anyhow::Result<ExitCode> {
         parts: args.figure.iter().copied().collect(),
         delays: args.delays,
         access_percent: args.access.unwrap_or(args.delays.usual_access_percent()),
-        threads: common.threads.map_or(default.threads, usize::from),
+        ..default
     };
-    make(common, output, |progress| lms::run(&options, progress))
+    make(("lms", &settings(&options)), common, output, |pool, progress| {
+        lms::run(&lms::Options { pool, ..options.clone() }, progress)
+    })
+}
+
+/// Returns the options on which outcomes depend.
+pub(super) fn settings(options: &lms::Options) -> String {
+    format!("--delays {} --access {}", options.delays.name(), options.access_percent)
 }

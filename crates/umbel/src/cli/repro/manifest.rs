@@ -13,6 +13,20 @@ use super::Common;
 /// Name of the file beside the report.
 const FILE_NAME: &str = "manifest.json";
 
+/// Returns the digest of the program's file.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(super) fn program() -> anyhow::Result<String> {
+    let mut program = blake3::Hasher::new();
+    // The file may have been replaced since the program started; this is the one that runs.
+    let file = std::fs::File::open("/proc/self/exe");
+    file.and_then(|file| program.update_reader(file).map(drop))
+        .context("cannot read the program's own file")?;
+    Ok(program.finalize().to_hex().to_string())
+}
+
 /// What another run needs to give the same report, and what it came to.
 ///
 /// The same program gives the same report for the same options, on any machine.
@@ -47,14 +61,9 @@ impl Manifest {
         begun: SystemTime,
         took: Duration,
     ) -> anyhow::Result<Manifest> {
-        let mut program = blake3::Hasher::new();
-        // The file may have been replaced since the program started; this is the one that runs.
-        let file = std::fs::File::open("/proc/self/exe");
-        file.and_then(|file| program.update_reader(file).map(drop))
-            .context("cannot read the program's own file")?;
         Ok(Manifest {
             version: env!("CARGO_PKG_VERSION"),
-            program: program.finalize().to_hex().to_string(),
+            program: program()?,
             arguments: std::env::args_os()
                 .skip(1)
                 .map(|argument| argument.to_string_lossy().into_owned())

@@ -25,7 +25,9 @@ pub(super) fn run(args: &RlmArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let options = rlm::Options {
         seeds: common.seeds,
         parts: args.figure.iter().copied().collect(),
-        threads: common.threads.map_or(default.threads, usize::from),
+        ..default
     };
-    make(common, output, |progress| rlm::run(&options, progress))
+    make(("rlm", ""), common, output, |pool, progress| {
+        rlm::run(&rlm::Options { pool, ..options.clone() }, progress)
+    })
 }

@@ -25,8 +25,9 @@ pub(super) fn run(args: &SmoArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let options = smo::Options {
         seeds: common.seeds,
         parts: args.figure.iter().copied().collect(),
-        threads: common.threads.map_or(default.threads, usize::from),
         ..default
     };
-    make(common, output, |progress| smo::run(&options, progress))
+    make(("smo", ""), common, output, |pool, progress| {
+        smo::run(&smo::Options { pool, ..options.clone() }, progress)
+    })
 }

@@ -24,7 +24,9 @@ pub(super) fn run(args: &TmtpArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let options = tmtp::Options {
         seeds: common.seeds,
         parts: args.figure.iter().copied().collect(),
-        threads: common.threads.map_or(default.threads, usize::from),
+        ..default
     };
-    make(common, output, |progress| tmtp::run(&options, progress))
+    make(("tmtp", ""), common, output, |pool, progress| {
+        tmtp::run(&tmtp::Options { pool, ..options.clone() }, progress)
+    })
 }
