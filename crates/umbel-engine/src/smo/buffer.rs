@@ -111,6 +111,12 @@ impl Buffer {
         self.pieces.get(pieces).map_or(self.end, |piece| piece.at)
     }
 
+    /// Returns the beginning of what was written together with the byte at a position.
+    pub(super) fn beginning(&self, position: u64) -> Option<u64> {
+        let piece = self.pieces.partition_point(|piece| end_of(piece) <= position);
+        self.pieces.get(piece).map(|piece| piece.at)
+    }
+
     /// Returns when the oldest bytes that are not released were written.
     pub(super) fn oldest(&self) -> Option<Instant> {
         let piece = self.pieces.partition_point(|piece| end_of(piece) <= self.trail);

@@ -52,6 +52,9 @@ pub(super) struct View {
     pub(super) end: Option<u64>,
     /// Position up to which it may be sent new data by unicast; FIN has one, too.
     pub(super) available: u64,
+    /// Whether no more is sent to it than its congestion window permits. A group that is not
+    /// strictly fair goes on without it.
+    pub(super) is_bound: bool,
 }
 
 /// What an acknowledgement did.
@@ -141,7 +144,8 @@ pub(super) struct Child {
     /// Whether it is to be told its membership, in an ACK of its own.
     pub(super) membership_due: bool,
     pub(super) is_queued: bool,
-    pub(super) is_idle: bool,
+    /// Its place among the idle children of its master, if it waits for data.
+    pub(super) idle_at: Option<u32>,
     pub(super) was_full: bool,
 
     pub(super) unicast_bytes: u64,
@@ -216,7 +220,7 @@ impl Child {
             probe_due: false,
             membership_due: false,
             is_queued: false,
-            is_idle: false,
+            idle_at: None,
             was_full: false,
             unicast_bytes: 0,
             loss_events: 0,
@@ -481,9 +485,17 @@ impl Child {
         Some(self.hole? + self.rtt.late()?.max(MIN_LATE))
     }
 
-    /// Sends the first hole once more.
-    pub(super) fn on_hole_late(&mut self) {
+    /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
+    /// forgotten before it.
+    pub(super) fn on_hole_late(&mut self, view: &View) {
         self.hole = None;
+        if !self.board.has(self.from(view)) {
+            self.board.again(self.una);
+        }
+    }
+
+    /// Plans the retransmissions anew, since one of them was forgotten while it waited.
+    pub(super) fn on_repair_gone(&mut self) {
         self.board.again(self.una);
     }
 
@@ -530,8 +542,15 @@ impl Child {
     pub(super) fn next_repair(&self, view: &View) -> Option<Range<u64>> {
         let mss = u64::from(self.mss);
         let run = self.board.next_lost(self.una, view.sent, mss)?;
-        let flight = view.sent - self.una.min(view.sent);
-        let pipe = flight - self.board.absent(self.una, view.sent, mss).min(flight);
+        let from = self.from(view);
+        let pipe = if view.is_bound {
+            let flight = view.sent.saturating_sub(from);
+            flight - self.board.absent(from, view.sent.max(from), mss).min(flight)
+        } else {
+            // What is multicast fills its window whether it has room or not, and its
+            // retransmissions would wait for ever.
+            self.board.again_under_way(from)
+        };
         let has_room = pipe + (run.end - run.start) <= self.window.bytes();
         (self.board.is_first() || has_room && self.wanted < MAX_WANTED).then_some(run)
     }
@@ -542,26 +561,32 @@ impl Child {
         self.retransmitted_to = self.retransmitted_to.max(run.end);
     }
 
-    /// Notes that a run was sent again.
-    pub(super) fn on_repaired(&mut self, at: Instant, run: &Range<u64>) {
+    /// Notes that a run was sent again, of a stream that is held from `start` on.
+    pub(super) fn on_repaired(&mut self, at: Instant, run: &Range<u64>, start: u64) {
         self.retransmitted_to = self.retransmitted_to.max(run.end);
         self.timed = self.timed.filter(|timed| timed.end <= run.start);
-        if run.start <= self.una {
+        if run.start <= self.una.max(start) {
             self.hole = Some(at);
         }
     }
 
-    /// Returns the end of the right edge that its windows permit.
-    pub(super) fn edge(&self, view: &View) -> u64 {
-        let absent = self.board.absent(self.una, view.sent.max(self.una), self.mss.into());
-        self.una + (self.window.bytes() + absent).min(self.rwnd)
+    /// Returns the first position that it lacks and that may still be under way to it: in
+    /// real-time mode, what was forgotten is not.
+    fn from(&self, view: &View) -> u64 {
+        self.una.max(view.start)
+    }
+
+    /// Returns the right edge that its congestion window permits.
+    fn edge(&self, view: &View) -> u64 {
+        let from = self.from(view);
+        from + self.window.bytes() + self.board.absent(from, view.sent.max(from), self.mss.into())
     }
 
     /// Returns the number of new bytes that may be sent to it by unicast. Without anything
     /// outstanding, a part of a segment may go.
     pub(super) fn sendable(&self, view: &View) -> u64 {
         let all = view.available.saturating_sub(self.nxt);
-        let allowed = self.edge(view).saturating_sub(self.nxt);
+        let allowed = self.edge(view).min(self.una + self.rwnd).saturating_sub(self.nxt);
         let is_whole = allowed >= all || allowed >= u64::from(self.mss) || self.una == self.nxt;
         if is_whole { all.min(allowed) } else { 0 }
     }
@@ -582,6 +607,7 @@ impl Child {
         Standing {
             una: self.una,
             edge: self.hears.then(|| self.edge(view)),
+            from: self.from(view),
             window: if self.own_end.is_some() { u64::MAX - 1 } else { self.una + self.rwnd },
             rtt: self.rtt.smoothed().map_or(0, |srtt| srtt.as_nanos() as u64),
             average: self.window.average(),

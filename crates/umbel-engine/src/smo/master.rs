@@ -31,9 +31,11 @@ const PACE_STEP: f64 = 0.125;
 pub(super) struct Standing {
     /// Position up to which it has acknowledged everything.
     pub(super) una: u64,
-    /// Right edge that its congestion window permits. `None` if new data does not reach it by
-    /// multicast.
+    /// Right edge that its congestion window permits, while the stream is held from `from` on at
+    /// most. `None` if new data does not reach it by multicast.
     pub(super) edge: Option<u64>,
+    /// First position that it lacks and that may still be sent to it.
+    pub(super) from: u64,
     /// Right edge of its receive window.
     pub(super) window: u64,
     /// Smoothed RTT in nanoseconds; 0 if unknown.
@@ -79,6 +81,8 @@ pub(super) struct Master {
     pub(super) id: MasterId,
     pub(super) channel: Channel,
     pub(super) buffer: Buffer,
+    /// Whether each child that hears bounds what is multicast.
+    pub(super) is_bound: bool,
     /// Next position to be multicast: `SND.NXT`. FIN has a position.
     pub(super) nxt: u64,
     pub(super) log: SendLog,
@@ -116,12 +120,13 @@ struct Survey {
 
 impl Master {
     /// Creates a master without children.
-    pub(super) fn new(id: MasterId, channel: Channel, buffer: usize) -> Master {
+    pub(super) fn new(id: MasterId, channel: Channel, config: &SourceConfig) -> Master {
         Master {
             id,
             channel,
             // Half is kept for those who are behind: while they connect, or for good.
-            buffer: Buffer::new(buffer, buffer / 2),
+            buffer: Buffer::new(config.buffer, config.buffer / 2),
+            is_bound: config.fairness == Fairness::Strict && share_of(config) >= 1.0,
             nxt: 0,
             log: SendLog::default(),
             repairs: Repairs::default(),
@@ -244,10 +249,13 @@ impl Master {
         };
         let trail = self.buffer.trail();
         let share = share_of(config);
-        // Those that are left behind hold up nobody: what they lack counts as received.
+        // Those that are left behind hold up nobody: what they lack counts as received. In
+        // real-time mode what was forgotten does. Their windows do not move on with it.
         let edge_of = |standing: &Standing| {
-            let edge = standing.edge.unwrap_or(u64::MAX).min(standing.window);
-            edge + trail.saturating_sub(standing.una)
+            let behind = trail.saturating_sub(standing.from);
+            let edge = standing.edge.unwrap_or(u64::MAX).saturating_add(behind);
+            let beyond = if config.real_time.is_some() { 0 } else { behind };
+            edge.min(standing.window.saturating_add(beyond))
         };
         let una = match config.release {
             Release::Percentile(_) => {
@@ -290,6 +298,27 @@ impl Master {
         }
     }
 
+    /// Returns the position before which bytes may be forgotten at their age. The last segment in
+    /// the window of the child that is furthest behind stays: nothing else could show that child
+    /// that the stream has gone on, as what is beyond its window is dropped.
+    fn in_reach(&self, config: &SourceConfig) -> u64 {
+        let (Some(una), Some(window)) = (self.una.least(), self.window.least()) else {
+            return u64::MAX;
+        };
+        let mss = u64::from(config.mss);
+        let last = window.saturating_sub(mss).max(una + mss);
+        // What was written at once stays together, where there is room for it.
+        self.buffer.beginning(last).filter(|&at| at > una).unwrap_or(last)
+    }
+
+    /// Returns when bytes that are not released reach the age at which they are forgotten.
+    pub(super) fn age_at(&self, config: &SourceConfig) -> Option<Instant> {
+        let age = config.real_time?;
+        // Otherwise it is an acknowledgement that lets go of them.
+        let may_forget = self.buffer.trail() < self.in_reach(config);
+        may_forget.then(|| Some(self.buffer.oldest()? + age)).flatten()
+    }
+
     /// Releases what the function F permits. Returns whether there is more room.
     pub(super) fn release(&mut self, now: Instant, config: &SourceConfig) -> bool {
         let before = self.buffer.trail();
@@ -297,8 +326,10 @@ impl Master {
             && let Some(moment) = now.as_nanos().checked_sub(age.as_nanos() as u64)
         {
             let old = self.buffer.written_until(Instant::from_nanos(moment));
-            self.buffer.forget(old);
+            self.buffer.forget(old.min(self.in_reach(config)));
             self.nxt = self.nxt.max(self.buffer.trail());
+            // How far the children permit to go on depends on it, also while none says anything.
+            self.changes += usize::from(self.buffer.trail() > before);
         }
         let to = match config.release {
             _ if self.count == 0 => self.nxt,

@@ -101,14 +101,18 @@
 //!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH, so
 //!   that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs, and the
 //!   pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
+//! - Retransmissions wait for room in the child's congestion window [RFC 6675 §5] where that bounds
+//!   the multicast. In other groups what is multicast fills it anyway, and it bounds the
+//!   retransmissions alone.
 //! - **Lost retransmissions** are found before the RTO: a receiver acknowledges what fills its first
 //!   hole at once, so that the answer is late after `SRTT + 4 RTTVAR`, or when something arrived
 //!   that left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
 //!   [RFC 8985 §7]. Both matter here, since one RTO stops the whole group.
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
-//!   on. An ordinary receiver that lacks them is removed, and may come again at the current
-//!   position.
+//!   on. The last segment in the window of the child that is furthest behind stays, as nothing
+//!   beyond its window could tell it to skip. An ordinary receiver that lacks them is removed, and
+//!   may come again at the current position.
 //!
 //! # Scope and limitations
 //!

@@ -29,6 +29,12 @@ impl Reassembly {
         self.next
     }
 
+    /// Returns the position after the last byte that came.
+    pub(super) fn end(&self) -> u64 {
+        let last = self.ahead.last_key_value();
+        last.map_or(self.next, |(&at, part)| at + part.len() as u64)
+    }
+
     /// Returns the number of bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.held

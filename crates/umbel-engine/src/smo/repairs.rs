@@ -104,13 +104,11 @@ impl Repairs {
         }
     }
 
-    /// Forgets the retransmissions of bytes before this position.
+    /// Forgets which bytes before this position were multicast. What is wanted of them stays until
+    /// it is due, so that those who want it can be told that it is gone.
     pub(super) fn release(&mut self, trail: u64) {
         while self.recent.first_key_value().is_some_and(|(_, &(end, _))| end <= trail) {
             self.recent.pop_first();
-        }
-        while self.wanted.first_key_value().is_some_and(|(_, wanted)| wanted.end <= trail) {
-            self.wanted.pop_first();
         }
     }
 }
@@ -147,6 +145,9 @@ mod tests {
         assert_eq!(repairs.want(ms(19), 4, &(10..20), RTT, 2.0), Some(ms(0)));
         assert_eq!(repairs.want(ms(20), 4, &(10..20), RTT, 2.0), None);
         repairs.release(20);
+        // Nobody is left in the dark.
+        let repair = repairs.next(ms(30), GATHER);
+        assert_eq!(repair, Some(Repair::Unicast(10..20, vec![4])));
         assert_eq!((repairs.next(ms(30), GATHER), repairs.due(GATHER)), (None, None));
     }
 

@@ -164,6 +164,13 @@ impl Scoreboard {
         (sacked + unsacked(lost_to)).saturating_sub(unsacked(high_rxt)).min(sent - una.min(sent))
     }
 
+    /// Returns the bytes from a position on that were sent again and not reported since: the
+    /// retransmissions that are under way.
+    pub(super) fn again_under_way(&self, from: u64) -> u64 {
+        let to = self.high_rxt.max(from);
+        (to - from) - self.sacked_in(from..to)
+    }
+
     /// Returns the next lost run to send again, at most `most` bytes.
     pub(super) fn next_lost(&self, una: u64, sent: u64, most: u64) -> Option<Range<u64>> {
         self.recovery?;
@@ -182,6 +189,11 @@ impl Scoreboard {
     pub(super) fn on_sent_again(&mut self, run: &Range<u64>) {
         self.high_rxt = self.high_rxt.max(run.end);
         self.is_first = false;
+    }
+
+    /// Gives up what is lost before a position, since it cannot be sent again.
+    pub(super) fn give_up(&mut self, to: u64) {
+        self.high_rxt = self.high_rxt.max(to);
     }
 
     /// Lets the first lost run be sent once more, since its retransmission was lost, too.

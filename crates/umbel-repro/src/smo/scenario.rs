@@ -112,7 +112,8 @@ pub struct Outcome {
     pub stats: SourceStats,
     /// ACKs that receivers sent.
     pub acks: u64,
-    /// Frames that a receiver skipped, and that the network lost to it at first: means.
+    /// Frames that a receiver did not get, since it skipped them or was removed, and that the
+    /// network lost to it at first: means.
     pub skipped: f64,
     /// See `skipped`.
     pub lost: f64,
@@ -423,7 +424,7 @@ fn outcome(simulation: &Simulation, server: NodeId, hosts: &[NodeId]) -> Outcome
     let begin = record.started.unwrap_or_default();
     let end = members.iter().filter_map(|member| member.ended).max();
     let time = end.unwrap_or(simulation.now()).since(begin).as_secs_f64();
-    let skipped = |member: &&Member| member.receiver().stats().skipped_bytes;
+    let skipped = |member: &&Member| len.saturating_sub(member.first + member.received);
     Outcome {
         whole: members.iter().filter(|member| member.is_whole(len)).count() as f64 / count,
         rate: len as f64 * 8.0 / time,

@@ -170,7 +170,7 @@ pub(super) fn beyond(results: &Results<'_>) -> Vec<Row> {
         let whole = results.estimate(beyond::trouble(shape), |outcome| outcome.whole * 100.0);
         rows.push(row(what.to_owned(), "all", (whole.mean, "%"), ALL));
     }
-    let most = beyond::CROWDS[2];
+    let most = beyond::CROWDS[3];
     let whole = results.estimate(beyond::crowd(most), |outcome| outcome.whole * 100.0).mean;
     rows.push(row(format!("of {most} receivers have everything"), "all", (whole, "%"), ALL));
     rows

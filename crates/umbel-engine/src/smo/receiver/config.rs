@@ -27,7 +27,8 @@ pub struct ReceiverConfig {
     /// Time for which an ACK is delayed at most. Default 40 ms, as stacks use today.
     pub ack_delay: Duration,
     /// Time after which a hole is skipped: real-time mode [SMO §V-C]. It counts from the first
-    /// arrival of later data. Default `None`: never.
+    /// arrival of later data. A hole is skipped at once when there is no room for another segment
+    /// behind it. Default `None`: never.
     pub real_time: Option<Duration>,
     /// RTO before an RTT is known. Default 1 s [RFC 6298 §2.1].
     pub initial_rto: Duration,

@@ -236,7 +236,11 @@ impl Receiver {
         if let Some(limit) = self.config.real_time {
             self.ahead.retain(|(at, _)| *at > next);
             let first = self.ahead.front().filter(|_| !self.has_ended);
-            self.timers.put(Timer::Skip, first.map(|(_, since)| *since + limit));
+            // Without room for another segment behind it, waiting for the hole loses what comes.
+            let last = self.incoming.end() + u64::from(self.config.mss);
+            let is_full = last > next + u64::from(self.config.buffer);
+            let due = |(_, since): &(u64, Instant)| if is_full { now } else { *since + limit };
+            self.timers.put(Timer::Skip, first.map(due));
         }
     }
 }

@@ -23,8 +23,7 @@ impl Source {
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let config = &self.config;
         let masters = self.masters.iter().flatten().flat_map(|master| {
-            let age = config.real_time.and_then(|age| Some(master.buffer.oldest()? + age));
-            [master.repairs.due(master.gather(config)), master.refresh_at(), age]
+            [master.repairs.due(master.gather(config)), master.refresh_at(), master.age_at(config)]
         });
         let others = [
             self.half_open.next_due(),
@@ -57,7 +56,7 @@ impl Source {
                 self.stats.timeouts += 1;
             }
         } else if is_due(child.hole_at()) {
-            child.on_hole_late();
+            child.on_hole_late(&view);
         } else if is_due(child.probe_at) {
             child.on_probe_timeout(&view);
         }

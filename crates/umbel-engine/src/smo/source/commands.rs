@@ -49,7 +49,7 @@ impl Source {
         if all.any(|master| master.id == id || master.channel.port == channel.port) {
             return Err(Error::InUse(id));
         }
-        let master = Some(Master::new(id, channel, self.config.buffer));
+        let master = Some(Master::new(id, channel, &self.config));
         match self.masters.iter().position(Option::is_none) {
             Some(place) => self.masters[place] = master,
             None => self.masters.push(master),

@@ -84,7 +84,7 @@ impl Source {
     pub fn new(mut config: SourceConfig, mut random: Generator) -> Source {
         config.mss = config.mss.max(MIN_MSS);
         let base = Seq(config.base.unwrap_or_else(|| random.next_u32()));
-        let first = Master::new(MasterId::FIRST, config.channel, config.buffer);
+        let first = Master::new(MasterId::FIRST, config.channel, &config);
         let masters = if config.join == Join::AtOnce { vec![Some(first)] } else { Vec::new() };
         Source {
             half_open: HalfOpen::new(config.half_open, config.initial_rto),
@@ -294,8 +294,8 @@ impl Source {
         if let Served::Master(place, seat) = child.served
             && let Some(master) = masters[place as usize].as_mut()
         {
-            if waits && !sends_alone && !child.is_idle {
-                child.is_idle = true;
+            if waits && !sends_alone && child.idle_at.is_none() {
+                child.idle_at = Some(master.idle.len() as u32);
                 master.idle.push(slot);
             }
             master.note(seat, child.standing(&view));
@@ -324,11 +324,16 @@ impl Source {
                     self.remove(slot, CloseReason::TooLate);
                     return;
                 }
-                let (child, _) = self.seen(slot);
-                child.on_repair_wanted(&(run.start..view.start.min(run.end)));
+                self.at(slot).board.give_up(view.start);
                 continue;
             }
             match child.served {
+                Served::Master(..) if child.hears && child.una < view.start => {
+                    // What it lacks reaches its age soon, too: there is no time to count others.
+                    child.on_repair_wanted(&run);
+                    let id = child.id;
+                    self.repairs.push_back((slot, id, run));
+                }
                 Served::Master(place, _) if child.hears => {
                     child.on_repair_wanted(&run);
                     let rtt = child.rtt.late().unwrap_or_default();
@@ -338,7 +343,7 @@ impl Source {
                     let sent = master.repairs.want(now, slot, &run, rtt, threshold);
                     let child = self.at(slot);
                     match sent {
-                        Some(at) => child.on_repaired(at, &run),
+                        Some(at) => child.on_repaired(at, &run, view.start),
                         None => child.wanted += 1,
                     }
                 }
@@ -369,10 +374,19 @@ impl Source {
 
     /// Takes a child out of its master.
     fn leave_master(&mut self, slot: u32) {
-        let Served::Master(place, seat) = self.at(slot).served else { return };
-        self.at(slot).served = Served::Done;
+        let child = self.at(slot);
+        let Served::Master(place, seat) = child.served else { return };
+        child.served = Served::Done;
+        let idle_at = child.idle_at.take();
         let Some(master) = self.master_mut(place) else { return };
         master.leave(seat);
+        if let Some(at) = idle_at {
+            // The last of the idle ones takes its place.
+            master.idle.swap_remove(at as usize);
+            if let Some(&moved) = master.idle.get(at as usize) {
+                self.at(moved).idle_at = Some(at);
+            }
+        }
         self.check_drained(place);
     }
 
@@ -426,18 +440,11 @@ impl Source {
 
     fn forget(&mut self, slot: u32) {
         self.leave_master(slot);
+        // An entry in the queue of those that are ready stays, and is passed over.
         let Some(child) = self.children[slot as usize].take() else { return };
         self.peers.remove(&child.peer);
         self.ids.remove(&child.id);
         self.alarms.put(slot as usize, None);
-        if child.is_queued {
-            self.ready.retain(|queued| *queued != slot);
-        }
-        for master in self.masters.iter_mut().flatten() {
-            if child.is_idle {
-                master.idle.retain(|idle| *idle != slot);
-            }
-        }
         self.free.push(slot);
     }
 
@@ -498,7 +505,8 @@ fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
                 let end = buffer.is_finished().then(|| buffer.end_with_fin());
                 (buffer.start(), end, buffer.end_with_fin())
             });
-            View { sent: child.nxt, ackable: child.nxt, start, end, available }
+            let (sent, ackable) = (child.nxt, child.nxt);
+            View { sent, ackable, start, end, available, is_bound: true }
         }
         Served::Master(place, _) => {
             let Some(master) = masters.get(*place as usize).and_then(Option::as_ref) else {
@@ -507,12 +515,14 @@ fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
             let start = master.buffer.start();
             if let Some(end) = child.own_end {
                 let (sent, available) = (child.nxt, end + 1);
-                return View { sent, ackable: sent, start, end: Some(available), available };
+                let end = Some(available);
+                return View { sent, ackable: sent, start, end, available, is_bound: true };
             }
             let sent = if child.hears { master.nxt } else { child.nxt };
             let ackable = if child.may_hear { master.nxt.max(child.nxt) } else { child.nxt };
             let end = master.buffer.is_finished().then(|| master.buffer.end_with_fin());
-            View { sent, ackable, start, end, available: master.nxt }
+            let is_bound = master.is_bound || !child.hears;
+            View { sent, ackable, start, end, available: master.nxt, is_bound }
         }
         Served::Done => done(child),
     }
@@ -520,7 +530,7 @@ fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
 
 fn done(child: &Child) -> View {
     let una = child.una;
-    View { sent: una, ackable: una, start: una, end: None, available: una }
+    View { sent: una, ackable: una, start: una, end: None, available: una, is_bound: true }
 }
 
 impl Engine for Source {

@@ -49,7 +49,10 @@ impl Source {
                 return Some(transmit);
             }
             while let Some(slot) = self.ready.pop_front() {
-                self.at(slot).is_queued = false;
+                // The slot may be empty by now, or have another child.
+                let child = self.children[slot as usize].as_mut();
+                let Some(child) = child.filter(|child| child.is_queued) else { continue };
+                child.is_queued = false;
                 if let Some(transmit) = self.transmit_child(now, slot, buf) {
                     return Some(transmit);
                 }
@@ -109,6 +112,7 @@ impl Source {
         for (place, master) in masters.iter_mut().enumerate() {
             let Some(master) = master else { continue };
             let gather = master.gather(config);
+            let start = master.buffer.start();
             while let Some(repair) = master.repairs.next(now, gather) {
                 let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
                 for &slot in wanting {
@@ -116,7 +120,7 @@ impl Source {
                     let Some(child) = children[slot as usize].as_mut() else { continue };
                     child.wanted = child.wanted.saturating_sub(1);
                     match &repair {
-                        Repair::Multicast(..) => child.on_repaired(now, run),
+                        Repair::Multicast(..) => child.on_repaired(now, run, start),
                         Repair::Unicast(..) => repairs.push_back((slot, child.id, run.clone())),
                     }
                 }
@@ -147,13 +151,19 @@ impl Source {
             if run.end <= child.una || child.board.has(run.start) {
                 continue;
             }
-            child.on_repaired(now, &run);
             let peer = child.peer;
             if let Some(len) = self.push_to_child(buf, slot, &run) {
                 self.stats.unicast_again.segments += 1;
                 self.stats.unicast_again.bytes += len;
+                let (child, view) = self.seen(slot);
+                child.on_repaired(now, &run, view.start);
                 self.settle(now, slot);
                 return Some(Transmit::self_clocked(Address::Host(peer)));
+            }
+            if self.config.real_time.is_some() {
+                // It has reached its age while it waited.
+                self.at(slot).on_repair_gone();
+                self.settle(now, slot);
             }
         }
         None
@@ -273,7 +283,7 @@ impl Source {
             let child = self.at(slot);
             if again {
                 child.on_repair_wanted(&run);
-                child.on_repaired(now, &run);
+                child.on_repaired(now, &run, view.start);
             } else {
                 child.on_sent(now, run.end);
             }
@@ -400,9 +410,11 @@ impl Source {
     fn on_multicast(&mut self, now: Instant, place: u32) {
         let Some(master) = self.master_mut(place) else { return };
         let idle = std::mem::take(&mut master.idle);
+        for &slot in &idle {
+            self.at(slot).idle_at = None;
+        }
         for slot in idle {
             if let Some(child) = self.children[slot as usize].as_mut() {
-                child.is_idle = false;
                 child.progress = now;
                 self.settle(now, slot);
             }

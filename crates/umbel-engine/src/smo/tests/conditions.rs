@@ -488,3 +488,48 @@ fn in_real_time_mode_an_ordinary_receiver_that_lacks_what_is_gone_is_removed() {
     assert!(network.receivers[..2].iter().all(|node| node.got.len() == 500_000));
     assert!(network.receivers[2].got.len() < 200_000);
 }
+
+/// Sends 50 frames a second to receivers at 100 ms that lose this share and skip what is a second
+/// late. Returns the network, and the frames that each receiver got.
+fn watch(fairness: Fairness, loss: f64, buffer: u32, frames: usize) -> (Network, Vec<usize>) {
+    let mut network = Network::new(5, |config| {
+        config.real_time = Some(2 * SECOND);
+        config.fairness = fairness;
+    });
+    for _ in 0..40 {
+        let way = Way { loss: (loss, 0.0), ..Way::clean(50) };
+        network.add(way, |config| {
+            config.real_time = Some(SECOND);
+            (config.buffer, config.window_scale) = (buffer, None);
+        });
+    }
+    connect(&mut network);
+    let to = Stream::Master(MasterId::FIRST);
+    for _ in 0..frames {
+        network.command(SourceCommand::Write { to, bytes: content(1000) });
+        network.run_for(Duration::from_millis(20));
+    }
+    network.command(SourceCommand::Finish { to });
+    network.run_for(8 * SECOND);
+    let got = network.receivers.iter().map(|node| node.got.len() / 1000).collect();
+    (network, got)
+}
+
+#[test]
+fn repairs_do_not_wait_for_a_window_that_does_not_bound_the_group() {
+    let unbound = Fairness::Essential { a: 1000.0, b: 1000.0 };
+    let (network, got) = watch(unbound, 0.08, 50_000, 500);
+    assert!(got.iter().all(|&frames| frames >= 495), "{got:?}");
+    assert_eq!(network.removed(), []);
+    // Multicast reached all of them, all the time.
+    assert_eq!(network.source.stats().unicast.segments, 0);
+}
+
+#[test]
+fn a_strictly_fair_group_that_falls_behind_its_stream_goes_on_with_what_is_new() {
+    let (network, got) = watch(Fairness::Strict, 0.05, 50_000, 1500);
+    assert_eq!(network.removed(), [], "{got:?}");
+    let least = got.iter().min().copied().unwrap_or(0);
+    // Before, nothing was sent any more after 28 frames.
+    assert!(least > 150, "{got:?}");
+}
