@@ -160,17 +160,17 @@ fn a_late_comer_whose_handshake_was_lost_begins_where_the_stream_is_then() {
 #[test]
 fn a_late_comer_is_sent_nothing_beyond_its_window() {
     let mut network = Network::new(1, |_| {});
-    network.add(Way::clean(2), |_| {});
-    // The others go on for many of its windows before it has answered.
+    network.add(Way::clean(5), |config| config.buffer = 20_000);
+    // The other goes on for many of its windows before it has answered.
     network.add(Way::clean(200), |config| config.buffer = 8_000);
-    let bytes = content(8_000_000);
+    let bytes = content(3_000_000);
     network.expect_faults();
     network.tell(0, ReceiverCommand::Connect);
     network.run_for(SECOND);
     network.send_all(bytes.clone());
     network.run_for(Duration::from_millis(100));
     network.tell(1, ReceiverCommand::Connect);
-    network.run_for(MINUTE);
+    network.run_for(5 * MINUTE);
     let tail = &network.receivers[1].got;
     assert!(bytes.ends_with(tail) && network.receivers[0].got == bytes, "{}", tail.len());
     println!("{} of {}", tail.len(), bytes.len());
