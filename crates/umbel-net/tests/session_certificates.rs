@@ -114,7 +114,7 @@ fn assert_served(server: &Server, url: &SessionUrl, options: &ConnectOptions) {
     let id = loop {
         match server.next() {
             SessionEvent::Opened { id, .. } => break id,
-            SessionEvent::Closed { .. } => {}
+            SessionEvent::Closed { .. } | SessionEvent::Rejected { .. } => {}
             other => panic!("{other:?}"),
         }
     };
@@ -210,7 +210,7 @@ fn a_server_with_authorities_admits_their_clients_and_nobody_else() {
     while reasons.len() < 5 {
         match server.next() {
             SessionEvent::Rejected { reason, .. } => reasons.push(reason),
-            SessionEvent::Closed { .. } => {}
+            SessionEvent::Closed { .. } | SessionEvent::Rejected { .. } => {}
             other => panic!("{other:?}"),
         }
     }
