@@ -7,7 +7,7 @@
 use super::LOSS;
 use super::figures::{DELAY, LOAD, estimate};
 use super::transfer::{Outcome, Protocol, Transfer};
-use crate::bounds::{LESS, MORE, around, up_to};
+use crate::bounds::{LESS, MORE, around};
 use crate::output::{Figure, FigureId, Row};
 use crate::pool::Outcomes;
 
