@@ -542,11 +542,6 @@ impl Child {
     pub(super) fn next_repair(&self, view: &View) -> Option<Range<u64>> {
         let mss = u64::from(self.mss);
         let run = self.board.next_lost(self.una, view.sent, mss)?;
-        // What was sent while it was being connected can be beyond its window.
-        let run = run.start..run.end.min(self.una + self.rwnd);
-        if run.is_empty() {
-            return None;
-        }
         let from = self.from(view);
         let pipe = if view.is_bound {
             let flight = view.sent.saturating_sub(from);
