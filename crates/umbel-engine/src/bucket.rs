@@ -15,62 +15,71 @@ pub struct Limit {
 }
 
 /// A token bucket whose tokens are time. An event costs the time in which its tokens are earned
-/// again.
+/// again. It counts whole nanoseconds, since routers ask it for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     /// Capacity of the bucket.
-    depth: Duration,
+    depth: u64,
     /// Time at which it was full, or will be if nothing more is taken.
-    full_at: Instant,
+    full_at: u64,
 }
 
 impl Bucket {
     /// Creates a full bucket.
     pub fn new(depth: Duration) -> Bucket {
-        Bucket { depth, full_at: Instant::EPOCH }
+        Bucket { depth: nanos(depth), full_at: 0 }
     }
 
     /// Returns the time at which the bucket is no longer empty.
     pub fn ready_at(&self) -> Instant {
-        Instant::EPOCH + (self.full_at - Instant::EPOCH).saturating_sub(self.depth)
+        Instant::from_nanos(self.full_at.saturating_sub(self.depth))
     }
 
     /// Takes tokens, whether the bucket holds them or not.
     pub fn spend(&mut self, now: Instant, cost: Duration) {
-        self.full_at = self.full_at.max(now) + cost;
+        self.full_at = self.full_after(now, nanos(cost));
+    }
+
+    /// Takes tokens if the bucket holds them. Returns whether it did.
+    fn take(&mut self, now: Instant, cost: u64) -> bool {
+        let full_at = self.full_after(now, cost);
+        let holds = full_at - now.as_nanos() <= self.depth;
+        if holds {
+            self.full_at = full_at;
+        }
+        holds
+    }
+
+    /// Returns when it is full again if tokens are taken.
+    fn full_after(&self, now: Instant, cost: u64) -> u64 {
+        self.full_at.max(now.as_nanos()).saturating_add(cost)
     }
 }
 
+/// Returns the nanoseconds of a duration, at most some 500 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Lets through the events that a [`Limit`] permits.
-///
-/// It is a [`Bucket`] in whole nanoseconds, since routers ask it for each packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Limiter {
-    /// Capacity, and the cost of an event.
-    depth: u64,
+    bucket: Bucket,
+    /// Cost of an event.
     per_event: u64,
-    /// Time at which it was full, or will be if nothing more is taken.
-    full_at: u64,
 }
 
 impl Limiter {
     /// Creates a limiter that lets a burst through at once.
     pub fn new(limit: Limit) -> Limiter {
-        let per_event = 1_000_000_000 / u64::from(limit.per_s.max(1));
-        // At most 2⁶², a second for each of 2³² events.
-        let depth = per_event * u64::from(limit.burst.max(1));
-        Limiter { depth, per_event, full_at: 0 }
+        let per_event = Duration::from_secs(1) / limit.per_s.max(1);
+        let bucket = Bucket::new(per_event * limit.burst.max(1));
+        Limiter { bucket, per_event: nanos(per_event) }
     }
 
     /// Returns whether an event is let through. It then counts.
     pub fn take(&mut self, now: Instant) -> bool {
-        let now = now.as_nanos();
-        let full_at = self.full_at.max(now).saturating_add(self.per_event);
-        let holds = full_at - now <= self.depth;
-        if holds {
-            self.full_at = full_at;
-        }
-        holds
+        self.bucket.take(now, self.per_event)
     }
 }
 
