@@ -206,8 +206,8 @@ fn a_packet_is_sent_until_the_last_of_n_receivers_has_it() {
     }
 }
 
-/// Sends one item of [`SYMBOLS`] packets, which many clients want at once. Returns the number of NAKs
-/// for each client until all have it: hardly any needs a third transmission.
+/// Sends one item of [`SYMBOLS`] packets, which many clients want at once. Returns the number of
+/// NAKs for each client until all have it: hardly any needs a third transmission.
 fn naks(policy: &str, clients: u32, loss: f64) -> f64 {
     const LEN: usize = 1_400;
     let mut network = Network::new();

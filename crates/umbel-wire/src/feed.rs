@@ -425,8 +425,8 @@ mod tests {
 
     #[test]
     fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
-        // A token was worth little before version 4, since messages had no stamps, and a list closed
-        // no tree before version 5.
+        // A token was worth little before version 4, since messages had no stamps, and a list
+        // closed no tree before version 5.
         let (open, token) = (Feed { token: false, ..feed() }, feed());
         for (feed, ours, others) in
             [(open, 3, &[1, 2, 6][..]), (token, 4, &[1, 2, 3, 6]), (sealed(), 5, &[1, 2, 3, 4, 6])]

@@ -2,8 +2,8 @@
 //! second, for each attack on its own.
 //!
 //! `cargo test -p umbel --test attack_costs -- --ignored --nocapture` prints the table of
-//! docs/security.md. `ATTACK_PAIRS` is the number of pairs of transfers, with and without, by turns;
-//! `ATTACK_ONLY` is a part of the names of those that are wanted.
+//! docs/security.md. `ATTACK_PAIRS` is the number of pairs of transfers, with and without, by
+//! turns; `ATTACK_ONLY` is a part of the names of those that are wanted.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -70,8 +70,8 @@ fn steadily(mut attack: Attack) -> Attack {
     })
 }
 
-/// Transfers once. Returns the time until the last honest receiver has every byte, and the datagrams
-/// that the stranger sent a second.
+/// Transfers once. Returns the time until the last honest receiver has every byte, and the
+/// datagrams that the stranger sent a second.
 fn transfer(way: Way, attack: Option<Make>) -> Option<(f64, f64)> {
     let lab = town()?;
     match way {

@@ -15,10 +15,10 @@
 //!
 //! Each datagram ends in a tag under a key that the server hands to admitted clients on their
 //! sessions. Where the data channel is sealed, the datagrams are sealed as well, with the same group
-//! key, and a replay window for each sender drops those that come again. Otherwise SRM takes each unit
-//! once, and only what is newer than all before shows that the server is there. Others can neither
-//! announce nor request. Clients can, because they all hold the key. But an announcement only says
-//! which transmission to listen to, and received items are verified by their digests.
+//! key, and a replay window for each sender drops those that come again. Otherwise SRM takes each
+//! unit once, and only what is newer than all before shows that the server is there. Others can
+//! neither announce nor request. Clients can, because they all hold the key. But an announcement
+//! only says which transmission to listen to, and received items are verified by their digests.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

@@ -139,8 +139,8 @@ impl Children {
         self.count(from);
     }
 
-    /// Notes how often the host of a child held up the feed before. Otherwise it would do so again and
-    /// again, for as long each time.
+    /// Notes how often the host of a child held up the feed before. Otherwise it would do so again
+    /// and again, for as long each time.
     pub(super) fn note_strikes(&mut self, id: NodeId, strikes: u8) {
         if let Some(child) = self.children.get_mut(&id) {
             child.strikes = strikes.min(STRIKES);
@@ -248,8 +248,9 @@ impl Children {
     }
 
     /// Evicts children that count and made no progress for `patience`, and once more for each
-    /// level of managers in their subtree: a manager waits for its own children first. Hosts that held
-    /// up the feed before are given a quarter, then a sixteenth. Evicted children no longer count. O(n).
+    /// level of managers in their subtree: a manager waits for its own children first. Hosts that
+    /// held up the feed before are given a quarter, then a sixteenth. Evicted children no longer
+    /// count. O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
             let levels = u32::from(child.height).min(MOST_LEVELS) + 1;

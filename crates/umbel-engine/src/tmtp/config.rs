@@ -42,8 +42,8 @@ pub struct NodeConfig {
     pub list: List,
 }
 
-/// A list of the receivers of a feed, as one node knows it. With one, messages are stamped as with a
-/// token; with both, a node needs both. `Debug` shows no secret.
+/// A list of the receivers of a feed, as one node knows it. With one, messages are stamped as with
+/// a token; with both, a node needs both. `Debug` shows no secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum List {
     /// There is none.
@@ -196,8 +196,8 @@ pub struct RepairConfig {
     /// Fetches blocks from the source that the parent did not repair. Default true; the paper has
     /// no way past the tree. Blocks from before a node joined are fetched in any case.
     pub fetches: bool,
-    /// Believes beacons and heartbeats that tell how far the source is, so that the loss of the last
-    /// packets is found at once. Default true; in the paper the parent's T_retrans finds it.
+    /// Believes beacons and heartbeats that tell how far the source is, so that the loss of the
+    /// last packets is found at once. Default true; in the paper the parent's T_retrans finds it.
     pub hearsay: bool,
     /// Most blocks that wait to be repaired. Default 4096.
     pub queue: usize,
@@ -405,8 +405,8 @@ impl Default for RepairConfig {
 }
 
 impl RepairConfig {
-    /// Creates the paper's error control: a NACK for each block that a later one shows to be missing,
-    /// to which the parent "immediately responds", and retransmission after T_retrans
+    /// Creates the paper's error control: a NACK for each block that a later one shows to be
+    /// missing, to which the parent "immediately responds", and retransmission after T_retrans
     /// [TMTP, error control].
     pub fn paper() -> RepairConfig {
         RepairConfig {

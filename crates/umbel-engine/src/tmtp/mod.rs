@@ -29,7 +29,8 @@
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
 //!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
-//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token or a list.
+//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token or a
+//!   list.
 //! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
 //! A lost packet goes this way:

@@ -65,8 +65,8 @@ pub enum AuthorityError {
 
 impl Authorities {
     /// Reads the authorities' certificates from a PEM file, and lists of revoked certificates from
-    /// another. A list counts for the certificates that its issuer has signed. A server reads the lists
-    /// again when the file has changed.
+    /// another. A list counts for the certificates that its issuer has signed. A server reads the
+    /// lists again when the file has changed.
     ///
     /// # Errors
     ///

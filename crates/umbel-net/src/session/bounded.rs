@@ -14,8 +14,8 @@ pub struct Contents {
     pub is_exposed: bool,
 }
 
-/// Reads a file of at most `most` bytes. Permissions are those of the file that is read, whatever has
-/// its name meanwhile.
+/// Reads a file of at most `most` bytes. Permissions are those of the file that is read, whatever
+/// has its name meanwhile.
 ///
 /// # Errors
 ///

@@ -38,10 +38,10 @@
 //!
 //! # Scope and limitations
 //!
-//! A server reads its lists of revoked certificates again when their file has changed, a client when
-//! it starts; a session that is open stays open when its certificate ends or is revoked. A session does
-//! not reconnect by itself. Its owner does so when [`ClientEvent::Disconnected`] says that it is worth
-//! trying. A path that loses half of all
+//! A server reads its lists of revoked certificates again when their file has changed, a client
+//! when it starts; a session that is open stays open when its certificate ends or is revoked. A
+//! session does not reconnect by itself. Its owner does so when [`ClientEvent::Disconnected`] says
+//! that it is worth trying. A path that loses half of all
 //! packets in both directions, so that three of four exchanges fail, still carries a session. A
 //! message then takes a third of a second on average, and now and then seconds.
 //!

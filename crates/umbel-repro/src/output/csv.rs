@@ -64,8 +64,8 @@ pub(crate) fn row(fields: &[String]) -> String {
     text
 }
 
-/// Returns the fields of a line without its end; `None` if a quotation does not end, or text follows
-/// it.
+/// Returns the fields of a line without its end; `None` if a quotation does not end, or text
+/// follows it.
 pub(crate) fn fields(line: &str) -> Option<Vec<String>> {
     let mut fields = Vec::new();
     let mut rest = line;

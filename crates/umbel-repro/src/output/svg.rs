@@ -360,8 +360,8 @@ fn star(x: f64, y: f64) -> String {
     format!("<path class=\"star\" d=\"{path}Z\"/>")
 }
 
-/// Returns the greatest width of a text of the legend in the usual sans-serif fonts, of which DejaVu
-/// is the widest.
+/// Returns the greatest width of a text of the legend in the usual sans-serif fonts, of which
+/// DejaVu is the widest.
 fn text_width(text: &str) -> f64 {
     let ems = |c: char| match c {
         ' ' | '\'' | ',' | '.' | ':' | 'I' | 'f' | 'i' | 'j' | 'l' | 'r' | 't' | '(' | ')'

@@ -15,8 +15,9 @@
 //! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
 //! left on arrival, plus 1.
 //!
-//! Where a feed has a token or a list of keys, a [`Stamp`] stands behind each message in its datagram,
-//! except in TREE_QUERY, TREE_PAGE and KEY_ANSWER. Its key, and who checks it, are up to the engines.
+//! Where a feed has a token or a list of keys, a [`Stamp`] stands behind each message in its
+//! datagram, except in TREE_QUERY, TREE_PAGE and KEY_ANSWER. Its key, and who checks it, are up to
+//! the engines.
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].

@@ -80,8 +80,8 @@ pub(super) struct SendArgs {
     token: Option<String>,
     /// File with the receivers that should get the feed, one per line: NAME, or NAME KEY as `umbel
     /// key` prints it there, and comments after ` # `. The report lists those that did not get it.
-    /// With keys the feed is sealed, and only their holders can read it, join its tree, and report in
-    /// their names; names alone need --token
+    /// With keys the feed is sealed, and only their holders can read it, join its tree, and report
+    /// in their names; names alone need --token
     #[arg(long, value_name = "FILE")]
     admit: Option<PathBuf>,
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code

@@ -1,8 +1,8 @@
 //! How those on the source's list get the key of the tree.
 //!
-//! The source and each receiver on its list share a secret that nobody else has. It follows from the
-//! key that the signed announcement names and from the receiver's. With it the receiver asks, and is
-//! answered:
+//! The source and each receiver on its list share a secret that nobody else has. It follows from
+//! the key that the signed announcement names and from the receiver's. With it the receiver asks,
+//! and is answered:
 //!
 //! ```text
 //! receiver                                            source
@@ -11,10 +11,10 @@
 //!   │ the keys of the tree follow
 //! ```
 //!
-//! The code of the request covers the number n, the receiver's node and both addresses. The answer is
-//! sealed (AES-256-GCM) with a key that follows from all of these, and so fits one request at one
-//! address. Who repeats a request makes the source say the same again, to the same address. Who is not
-//! on the list is not answered, and nobody can say in the source's name that it is not.
+//! The code of the request covers the number n, the receiver's node and both addresses. The answer
+//! is sealed (AES-256-GCM) with a key that follows from all of these, and so fits one request at
+//! one address. Who repeats a request makes the source say the same again, to the same address. Who
+//! is not on the list is not answered, and nobody can say in the source's name that it is not.
 //!
 //! A receiver asks with one number until it is answered, more and more rarely. It says nothing else
 //! before, and hears nothing but data. If the source is heard and does not answer, it ends.

@@ -2,14 +2,14 @@
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
 //! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token or a list
-//! there is none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs` what
-//! makes a message count once, and `admission.rs` how those on a list get the key of the tree.
+//! there is none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs`
+//! what makes a message count once, and `admission.rs` how those on a list get the key of the tree.
 //!
 //! # Joining
 //!
-//! Both keys follow from the token, or from what the source gives those on its list, or from both. The *tree key* is that of all nodes. Two nodes of which one joins
-//! the other make a *pair key* from the tree key, the feed, both numbers and addresses, and a fresh
-//! number of each:
+//! Both keys follow from the token, or from what the source gives those on its list, or from both.
+//! The *tree key* is that of all nodes. Two nodes of which one joins the other make a *pair key*
+//! from the tree key, the feed, both numbers and addresses, and a fresh number of each:
 //!
 //! ```text
 //! child                                                parent
@@ -41,14 +41,15 @@
 //! tree key is for searches, beacons, heartbeats and NACKs in the group, and for FETCH, whose answers
 //! repeat its nonce. A dismissal of who is no child any more has the tree key too.
 //!
-//! Each number is taken once from each sender: of the last [`numbers::REMEMBERED`] one remembers which, and
-//! older ones are refused. Numbers under the tree key begin with the time by the source's clock, so
-//! that those older than [`numbers::STALE`] are refused also by who never heard their sender. Who has not heard
-//! the source yet may search, ask for a place and FETCH.
+//! Each number is taken once from each sender: of the last [`numbers::REMEMBERED`] one remembers
+//! which, and older ones are refused. Numbers under the tree key begin with the time by the
+//! source's clock, so that those older than [`numbers::STALE`] are refused also by who never heard
+//! their sender. Who has not heard the source yet may search, ask for a place and FETCH.
 //!
 //! # Limitations
 //!
-//! - All who have the token, or are on the list, have the tree key. They can speak in any node's name.
+//! - All who have the token, or are on the list, have the tree key. They can speak in any node's
+//!   name.
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
 //!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
 //! - An attacker on the path can drop and delay. One who sends with others' addresses can repeat, to
@@ -172,8 +173,8 @@ fn needs_pair(body: &Body, multicast: bool) -> bool {
 }
 
 impl Authentic {
-    /// Creates the stamps of a node, unless the feed is open to all. `source` is the source's place,
-    /// and `secret` what nobody else knows.
+    /// Creates the stamps of a node, unless the feed is open to all. `source` is the source's
+    /// place, and `secret` what nobody else knows.
     pub(super) fn new(node: &NodeConfig, source: End, secret: &[u8; 32]) -> Option<Authentic> {
         if !node.is_closed() {
             return None;

@@ -1,4 +1,5 @@
-//! Numbers of messages, each of which is taken once, and the time that is in those under the tree key.
+//! Numbers of messages, each of which is taken once, and the time that is in those under the tree
+//! key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +18,8 @@ const PER_MS: u32 = 20;
 /// Most senders whose numbers are remembered.
 const MAX_SENDERS: usize = 1 << 16;
 
-/// Numbers of one sender that were seen. They may leap, unlike those of sealed packets, whose window
-/// is a row of bits (`seal`).
+/// Numbers of one sender that were seen. They may leap, unlike those of sealed packets, whose
+/// window is a row of bits (`seal`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Smaller ones are too old to know.

@@ -1,4 +1,5 @@
-//! Feeds with a token, a list, or both: all that is said has a stamp, and what has none is not heard.
+//! Feeds with a token, a list, or both: all that is said has a stamp, and what has none is not
+//! heard.
 
 use std::time::Duration;
 

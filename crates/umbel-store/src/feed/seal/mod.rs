@@ -1,8 +1,8 @@
 //! Feeds that only admitted receivers can read.
 //!
-//! Everyone on the network may hear a sealed feed. Only a receiver that holds the secret key to one of
-//! the public keys on the sender's list can read it, and join its tree: the source gives it the key of
-//! the tree's messages, under the secret that they share.
+//! Everyone on the network may hear a sealed feed. Only a receiver that holds the secret key to one
+//! of the public keys on the sender's list can read it, and join its tree: the source gives it the
+//! key of the tree's messages, under the secret that they share.
 //!
 //! ```text
 //! source     a feed key K, fresh; a key pair (e, E), fresh; E is announced

@@ -90,7 +90,8 @@ pub struct SendOptions {
     pub scope: u8,
     /// Token that receivers must know to be admitted.
     pub token: Option<String>,
-    /// Receivers that should have the feed at the end. With keys, they alone can read it, and take part.
+    /// Receivers that should have the feed at the end. With keys, they alone can read it, and take
+    /// part.
     pub admit: AdmitList,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
     /// carries, at most 1,500.
