@@ -541,7 +541,7 @@ impl Child {
     /// Returns the next run that it lacks and that its window permits to be sent again.
     pub(super) fn next_repair(&self, view: &View) -> Option<Range<u64>> {
         let mss = u64::from(self.mss);
-        let run = self.board.next_lost(self.una, view.sent, mss)?;
+        let run = self.permitted(self.board.next_lost(self.una, view.sent, mss)?)?;
         let from = self.from(view);
         let pipe = if view.is_bound {
             let flight = view.sent.saturating_sub(from);
@@ -553,6 +553,14 @@ impl Child {
         };
         let has_room = pipe + (run.end - run.start) <= self.window.bytes();
         (self.board.is_first() || has_room && self.wanted < MAX_WANTED).then_some(run)
+    }
+
+    /// Returns what its window takes of a run. It can be less than was multicast: a late comer is
+    /// heard only after its stream has begun. A part of a segment may go if it is the first.
+    fn permitted(&self, run: Range<u64>) -> Option<Range<u64>> {
+        let end = run.end.min(self.una + self.rwnd);
+        let may_go = end == run.end || run.start == self.una;
+        (may_go && run.start < end).then_some(run.start..end)
     }
 
     /// Notes that a run will be sent again.

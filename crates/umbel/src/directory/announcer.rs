@@ -36,10 +36,15 @@ const FIRST: [Duration; 4] = [
     Duration::from_millis(300),
     Duration::from_secs(1),
 ];
+/// Pauses between the deletions of a stream. Nothing else tells its end to its receivers, and the
+/// first can be lost where the stream's own last packets fill a queue.
+const LAST: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(600)];
 /// Name of this program in announcements.
 const TOOL: &str = concat!("umbel ", env!("CARGO_PKG_VERSION"));
 
-/// Announces a session until it is dropped. Then it announces that the session is over.
+/// Announces a session until it is dropped. Then it announces that the session is over, which
+/// takes a second for a stream.
 #[derive(Debug)]
 pub struct Announcer {
     stopped: Arc<AtomicBool>,
@@ -178,6 +183,12 @@ impl Voice {
             }
         }
         self.send(self.to, true);
+        if matches!(self.session, SessionKind::Stream(_)) {
+            for pause in LAST {
+                std::thread::sleep(pause);
+                self.send(self.to, true);
+            }
+        }
     }
 
     /// Announces the session. Returns the time until the next announcement, by the standard.

@@ -4,7 +4,7 @@
 //! source ── announcement, about every five minutes ──▶ 239.255.255.255:9875 and its counterparts
 //!        ◀── FindSessions ── receiver that does not wait ── the same group, port 7701
 //!        ── announcement at once, at most every 200 ms ─▶
-//!        ── deletion at the end ──▶
+//!        ── deletion at the end; that of a stream four times in a second ──▶
 //! ```
 //!
 //! A receiver that names the source's address asks it by unicast as well, at port 7701, and is

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::support::bench::SOON;
-use crate::support::lab;
 use crate::support::process::Process;
 use crate::support::streams::{Bottleneck, Site, Streams, level, sites};
+use crate::support::{has_nft, lab, sh};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use umbel_engine::units::Rate;
@@ -162,4 +162,25 @@ fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(carried(), [true, false]);
     assert_eq!(level(&modest), 1);
+}
+
+#[test]
+fn the_end_of_a_stream_is_heard_though_its_first_announcement_is_lost() {
+    let Some(lab) = lab(&sites(&[("a", "8M", 1)])) else { return };
+    let streams = Streams::new(&lab);
+    if !has_nft(streams.host("a1")) {
+        return;
+    }
+    // Of three deletions, which their first byte tells, the first is lost, and every third.
+    let rules = "nft add table inet f; \
+        nft add chain inet f in '{ type filter hook input priority 0; }'; \
+        nft add rule inet f in udp dport 9875 '@th,64,8 & 4 == 4' numgen inc mod 3 0 drop";
+    sh(streams.host("a1"), rules);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    let mut source = streams.stream("clip.y4m", &["--layers", "100k"]).process;
+    let mut receiver = streams.watch("a1", &[]);
+    wait_until(&streams, "a level", MINUTE, || level(&receiver) == 1);
+    signal(&source, Signal::SIGINT);
+    assert_eq!(source.wait_done(SOON)["interrupted"], true);
+    assert_eq!(receiver.wait_done(SOON)["over"], true);
 }

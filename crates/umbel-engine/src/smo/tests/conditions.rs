@@ -173,7 +173,7 @@ fn a_late_comer_is_sent_nothing_beyond_its_window() {
     network.run_for(5 * MINUTE);
     let tail = &network.receivers[1].got;
     assert!(bytes.ends_with(tail) && network.receivers[0].got == bytes, "{}", tail.len());
-    assert_eq!(network.beyond_window_alone, 0);
+    assert_eq!(network.beyond_permission, 0);
 }
 
 #[test]

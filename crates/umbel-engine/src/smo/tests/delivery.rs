@@ -36,7 +36,7 @@ fn deliver(network: &mut Network, len: usize, within: Duration) {
     for node in &network.receivers {
         assert!(node.has(&ReceiverEvent::ReceivedEnd), "{:?}", node.events);
     }
-    assert_eq!(network.beyond_window, 0);
+    assert_eq!((network.beyond_window, network.beyond_permission), (0, 0));
 }
 
 #[test]

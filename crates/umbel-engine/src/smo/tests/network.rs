@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use umbel_wire::tcp::{Flags, Segment};
+use umbel_wire::tcp::{Flags, Segment, Seq};
 
 use crate::chance::generator;
 use crate::smo::receiver::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
@@ -53,6 +53,10 @@ pub(super) struct Node {
     pub(super) events: Vec<ReceiverEvent>,
     reads: bool,
     unread: usize,
+    /// Binary digits by which its windows are shifted, and the greatest right edge of them that
+    /// has reached the source.
+    shift: u8,
+    edge: Option<Seq>,
 }
 
 impl Node {
@@ -77,8 +81,8 @@ pub(super) struct Transfer {
     pub(super) received: BTreeMap<ChildId, Vec<u8>>,
     /// Segments outside of their receivers' windows.
     pub(super) beyond_window: u64,
-    /// Those of them that came by unicast.
-    pub(super) beyond_window_alone: u64,
+    /// Segments sent by unicast that end beyond what their receivers had permitted.
+    pub(super) beyond_permission: u64,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
     /// Whether the source's host holds its pace.
@@ -139,6 +143,11 @@ impl Protocol for Transfer {
             network.left += bytes.len() as u64;
             if let Address::Host(peer) = transmit.to {
                 assert_eq!(segment.head.destination_port, peer.port());
+                let end = segment.head.seq.plus(segment.payload.len() as u32);
+                let node = network.receivers.iter().find(|node| node.address == peer);
+                let edge = node.and_then(|node| node.edge);
+                let is_beyond = edge.is_some_and(|edge| end.since(edge) > 0);
+                network.beyond_permission += u64::from(is_beyond && !segment.is_empty());
             }
         }
         true
@@ -147,17 +156,17 @@ impl Protocol for Transfer {
     fn arrive(network: &mut Network, to: usize, datagram: Datagram<'_>) {
         let now = network.now;
         let Some(node) = to.checked_sub(1) else {
+            network.note_edge(&datagram);
             return network.source.handle_datagram(now, datagram);
         };
         let receiver = &mut network.receivers[node].receiver;
         let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
-        let (is_unicast, segment) = (matches!(datagram.by, Address::Host(_)), datagram.payload);
+        let segment = datagram.payload;
         receiver.handle_datagram(now, datagram);
         // An ACK at the right edge is not acceptable either, and no harm is done.
         if !Segment::parse(segment).unwrap().is_empty() {
             let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
             network.beyond_window += now_beyond - beyond;
-            network.beyond_window_alone += if is_unicast { now_beyond - beyond } else { 0 };
         }
     }
 
@@ -170,6 +179,20 @@ impl Protocol for Transfer {
 }
 
 impl Network {
+    /// Notes what a segment to the source permits.
+    fn note_edge(&mut self, datagram: &Datagram<'_>) {
+        let Address::Host(from) = datagram.by else { return };
+        let node = self.receivers.iter_mut().find(|node| node.address == from);
+        let (Some(node), Ok(segment)) = (node, Segment::parse(datagram.payload)) else { return };
+        let head = &segment.head;
+        if head.flags.has(Flags::SYN) {
+            (node.shift, node.edge) = (head.options.window_scale.unwrap_or(0), None);
+        } else if !head.flags.has(Flags::RST) {
+            let edge = head.ack.plus(u32::from(head.window) << node.shift);
+            node.edge = Some(node.edge.filter(|known| known.since(edge) > 0).unwrap_or(edge));
+        }
+    }
+
     pub(super) fn new(seed: u64, change: impl FnOnce(&mut SourceConfig)) -> Network {
         let mut channel = channel();
         channel.port = PORT;
@@ -193,7 +216,17 @@ impl Network {
         let receiver = Receiver::new(Arc::new(config), port, &mut self.network.random);
         let receiver = Tested::new(receiver, |receiver| receiver.drops().to_string());
         let (got, events) = (Vec::new(), Vec::new());
-        let node = Node { receiver, address, got, skipped: 0, events, reads: true, unread: 0 };
+        let node = Node {
+            receiver,
+            address,
+            got,
+            skipped: 0,
+            events,
+            reads: true,
+            unread: 0,
+            shift: 0,
+            edge: None,
+        };
         let Way { delay, jitter, loss, duplicates } = way;
         let link = |loss| Link { loss, duplicates, delay, jitter };
         let (down, up) = (link(loss.0), link(loss.1));

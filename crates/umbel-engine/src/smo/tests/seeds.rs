@@ -100,7 +100,7 @@ fn everyone_receives_every_byte_in_both_directions_and_every_connection_ends() {
         for node in &network.receivers {
             assert!(node.has(&ReceiverEvent::ReceivedEnd));
         }
-        assert_eq!(network.beyond_window, 0);
+        assert_eq!((network.beyond_window, network.beyond_permission), (0, 0));
     }
 }
 
