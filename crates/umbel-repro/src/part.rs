@@ -13,6 +13,8 @@ pub trait Extra: Copy + Ord + Send + Sync + 'static {
     const DRAWINGS: &'static [u32] = &[];
     /// The other parts with their names.
     const NAMED: &'static [(Self, &'static str)];
+    /// Those of them that take so long that they run only if they are named.
+    const COSTLY: &'static [Self] = &[];
 }
 
 /// A part of a report.
@@ -68,12 +70,12 @@ impl<X: Extra> fmt::Display for Part<X> {
     }
 }
 
-/// The requested parts; all of them if none is named.
+/// The requested parts; all but the costly ones if none is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts<X>(BTreeSet<Part<X>>);
 
 impl<X> Default for Parts<X> {
-    /// Returns all parts.
+    /// Returns all parts but the costly ones.
     fn default() -> Parts<X> {
         Parts(BTreeSet::new())
     }
@@ -94,7 +96,8 @@ impl<X: Extra, const N: usize> From<[Part<X>; N]> for Parts<X> {
 impl<X: Extra> Parts<X> {
     /// Returns whether this part is requested.
     pub fn has(&self, part: Part<X>) -> bool {
-        self.0.is_empty() || self.0.contains(&part)
+        let is_costly = X::COSTLY.iter().any(|extra| part == Part::Extra(*extra));
+        self.0.contains(&part) || self.0.is_empty() && !is_costly
     }
 
     /// Returns whether this part, which is not a figure, is requested.
@@ -122,12 +125,14 @@ mod tests {
     enum Other {
         Example,
         Beyond,
+        Crowd,
     }
 
     impl Extra for Other {
         const FIGURES: RangeInclusive<u32> = 3..=11;
         const NAMED: &'static [(Other, &'static str)] =
-            &[(Other::Example, "example"), (Other::Beyond, "beyond")];
+            &[(Other::Example, "example"), (Other::Beyond, "beyond"), (Other::Crowd, "crowd")];
+        const COSTLY: &'static [Other] = &[Other::Crowd];
     }
 
     #[test]
@@ -142,14 +147,19 @@ mod tests {
         }
         for wrong in ["2", "12", "all", ""] {
             let error = wrong.parse::<Part<Other>>().unwrap_err().to_string();
-            assert!(error.ends_with("one of example, beyond, or a figure from 3 to 11"), "{error}");
+            assert!(
+                error.ends_with("one of example, beyond, crowd, or a figure from 3 to 11"),
+                "{error}"
+            );
         }
     }
 
     #[test]
-    fn none_named_means_all() {
+    fn none_named_means_all_but_the_costly() {
         let all = Parts::<Other>::default();
         assert!(all.has(Part::Figure(7)) && all.has_extra(Other::Beyond));
+        assert!(!all.has_extra(Other::Crowd));
+        assert!(Parts::from([Part::Extra(Other::Crowd)]).has_extra(Other::Crowd));
         assert_eq!(all.figures().len(), 9);
         assert_eq!(all.settings().count(), 0);
         let some = Parts::from([Part::Extra(Other::Beyond), Part::Figure(4)]);

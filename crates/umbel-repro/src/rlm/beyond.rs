@@ -12,6 +12,8 @@ use crate::pool::{Outcomes, Runs};
 const LEAVES_MS: [u64; 5] = [0, 1_000, 2_000, 5_000, 10_000];
 /// Receivers of the greatest group, which runs once.
 const MANY: u32 = 1_000;
+/// Receivers of the group that runs only when it is requested.
+const CROWD: u32 = 10_000;
 /// Numbers of TCP connections beside a session.
 const CONNECTIONS: [u32; 4] = [1, 2, 4, 8];
 
@@ -77,14 +79,18 @@ fn companies() -> Vec<(Tcp, u32, Scenario)> {
 pub(super) fn runs(seeds: u32) -> Runs<Scenario> {
     let alone = cases().into_iter().map(|(_, scenario)| scenario);
     let companies = companies().into_iter().map(|(.., scenario)| scenario);
-    let both = alone
-        .chain(companies)
-        .flat_map(|scenario| Rule::ALL.map(|rule| Scenario { rule, ..scenario }));
-    both.map(|scenario| {
-        let many = scenario.receivers() >= MANY;
-        (scenario, if many { 1 } else { seeds })
-    })
-    .collect()
+    let seeds = |scenario: Scenario| if scenario.receivers() >= MANY { 1 } else { seeds };
+    alone.chain(companies).flat_map(with_both).map(|scenario| (scenario, seeds(scenario))).collect()
+}
+
+/// Returns the runs of the crowd, one of each.
+pub(super) fn crowd_runs() -> Runs<Scenario> {
+    with_both(shared(CROWD)).map(|scenario| (scenario, 1)).into()
+}
+
+/// Returns a scenario with each controller.
+fn with_both(scenario: Scenario) -> [Scenario; 2] {
+    Rule::ALL.map(|rule| Scenario { rule, ..scenario })
 }
 
 /// Returns the sections.
@@ -153,15 +159,29 @@ fn share(outcome: &Outcome) -> f64 {
     mean(&outcome.rates) / mean(&outcome.others)
 }
 
-fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
+/// Returns the section on the crowd.
+pub(super) fn crowd(outcomes: &Outcomes<Scenario>) -> Section {
+    let case = (format!("receivers: {CROWD}"), shared(CROWD));
+    Section {
+        title: format!("{CROWD} receivers"),
+        text:
+            "The paper's topology (1) with ten times as many receivers as the paper has, one run \
+               with each controller, for which there are no intervals."
+                .to_owned(),
+        figures: Vec::new(),
+        tables: vec![compared("crowd", vec![case], outcomes)],
+    }
+}
+
+/// Returns a table of scenarios with each controller.
+fn compared(name: &'static str, cases: Vec<Case>, outcomes: &Outcomes<Scenario>) -> Table {
     let mut rows = Vec::new();
-    for (name, scenario) in cases() {
-        for rule in Rule::ALL {
-            let scenario = Scenario { rule, ..scenario };
+    for (name, scenario) in cases {
+        for scenario in with_both(scenario) {
             let cell = |value: &dyn Fn(&Outcome) -> f64| {
                 format!("{:.2}", estimate(outcomes, scenario, value).mean)
             };
-            let mut row = vec![name.clone(), rule.name().to_owned()];
+            let mut row = vec![name.clone(), scenario.rule.name().to_owned()];
             row.extend((0..3).map(|n| cell(&|outcome| outcome.worst[n] * 100.0)));
             row.push(cell(&|outcome| outcome.loss * 100.0));
             row.push(cell(&mean_convergence));
@@ -185,7 +205,10 @@ fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
         "longest failed experiment (s)",
         "fairness",
     ];
-    let table = Table { name: "beyond", head: head.map(str::to_owned).into(), rows };
+    Table { name, head: head.map(str::to_owned).into(), rows }
+}
+
+fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
     Section {
         title: "Beyond the paper".to_owned(),
         text: format!(
@@ -199,7 +222,7 @@ fn side_by_side(outcomes: &Outcomes<Scenario>) -> Section {
              1/P about P times its mean."
         ),
         figures: vec![leave_figure(outcomes)],
-        tables: vec![table],
+        tables: vec![compared("beyond", cases(), outcomes)],
     }
 }
 
@@ -257,5 +280,6 @@ mod tests {
         assert_eq!(runs.len(), 2 * (cases().len() + companies().len()));
         let once = runs.values().filter(|seeds| **seeds == 1).count();
         assert_eq!(once, 2);
+        assert!(crowd_runs().keys().all(|scenario| scenario.receivers() == CROWD));
     }
 }

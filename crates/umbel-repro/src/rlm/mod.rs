@@ -30,12 +30,15 @@ pub enum Other {
     Red,
     /// Other networks, other sources, and another controller.
     Beyond,
+    /// 10,000 receivers.
+    Crowd,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 8..=13;
     const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Red, "red"), (Other::Beyond, "beyond")];
+        &[(Other::Red, "red"), (Other::Beyond, "beyond"), (Other::Crowd, "crowd")];
+    const COSTLY: &'static [Other] = &[Other::Crowd];
 }
 
 /// A part of the report that can be requested alone.
@@ -53,7 +56,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Returns five runs, all parts, and all cores.
+    /// Returns five runs, all parts but the costly ones, and all cores.
     fn default() -> Options {
         Options { seeds: 5, parts: Parts::default(), pool: Pool::default() }
     }
@@ -78,6 +81,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     if has_beyond {
         runs.extend(beyond::runs(options.seeds));
     }
+    let has_crowd = options.parts.has_extra(Other::Crowd);
+    if has_crowd {
+        runs.extend(beyond::crowd_runs());
+    }
     progress.expect(work(&runs));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Scenario>| -> Vec<Figure> {
@@ -98,6 +105,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     if has_beyond {
         sections.extend(beyond::sections(&outcomes));
+    }
+    if has_crowd {
+        sections.push(beyond::crowd(&outcomes));
     }
     Report {
         paper: "rlm",

@@ -12,9 +12,10 @@ use crate::cli::output::Output;
 pub(super) struct RlmArgs {
     #[command(flatten)]
     common: Common,
-    /// Only this part: a figure from 8 to 13, red (random early detection instead of drop-tail) or
+    /// Only this part: a figure from 8 to 13, red (random early detection instead of drop-tail),
     /// beyond (slow leaves, bursts, losses by chance, 1,000 receivers, and the controller `delay`
-    /// beside that of the paper); may be given several times
+    /// beside that of the paper) or, which only runs if it is named, crowd (10,000 receivers: an
+    /// hour of processor time for each controller); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }

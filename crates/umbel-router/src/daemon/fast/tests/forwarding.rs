@@ -170,6 +170,16 @@ fn make_links() -> (Sender, Host) {
     (Sender { host, mac: mac_of("up0") }, far)
 }
 
+/// Has a core do all that the kernel does with what arrives on an interface.
+fn take_on_core(interface: &str, core: u32) {
+    let mask = 1_u32 << core;
+    let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
+    // What `/sys` shows is of the namespace that it was mounted in.
+    let script = format!("mount -t sysfs none /sys && echo {mask:x} > {file}");
+    let mut command = std::process::Command::new("unshare");
+    assert!(command.args(["--mount", "sh", "-c", &script]).status().unwrap().success());
+}
+
 fn id(name: &str) -> InterfaceId {
     InterfaceId(Interface::resolve(name).unwrap().index)
 }
@@ -326,6 +336,22 @@ fn how_many_requests_leave_in_a_second() {
             "requests that left in a second: {:.0} by the clock, {:.0} of CPU time; the best of 20 \
              rounds of {requests}, with what makes them",
             best[0], best[1]
+        );
+
+        if std::thread::available_parallelism().unwrap().get() < 2 {
+            return;
+        }
+        take_on_core("up0", 1);
+        let mut best = 0.0_f64;
+        for _ in 0..20 {
+            let before = left();
+            let [clock, _] = sender.flood(&asking, 10 * AT_A_TIME);
+            // What still waits, and what found no room because more were made, does not count.
+            best = best.max((left() - before) as f64 / clock.as_secs_f64());
+        }
+        println!(
+            "{best:.0} by the clock where another core makes them; the best of 20 rounds of {}",
+            10 * requests
         );
     });
 }
