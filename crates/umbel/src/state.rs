@@ -26,8 +26,8 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
 /// Returns the files and directories that are never served: the default directory, and the keys in
 /// the directory in use, which may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
-    let files =
-        [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, crate::directory::KNOWN_SENDERS];
-    let used = used.into_iter().flat_map(|dir| files.map(|file| dir.join(file)));
+    let keys = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY];
+    let files = || keys.into_iter().chain(crate::directory::KNOWN_SENDERS);
+    let used = used.into_iter().flat_map(|dir| files().map(|file| dir.join(file)));
     default_dir().ok().into_iter().chain(used).collect()
 }

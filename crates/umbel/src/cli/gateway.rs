@@ -1,6 +1,7 @@
 //! `umbel gateway`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +28,13 @@ use crate::gateway::{
   umbel gateway film@192.0.2.2 --max-level 2         of this source, at most its second rendition
 The rendition follows what the path carries. What multicast loses is fetched from the source if it
 repairs (`umbel stream --hls … --repair-listen …`). Players see what is held, and nothing else.
-Ends half a minute after the stream, or by Ctrl-C. Any sender of that name is believed. Firewalls
-must let multicast to UDP ports 9875, 7704 and 7705 in.")]
+Ends half a minute after the stream, or by Ctrl-C. The first sender of a name is believed and
+remembered; later ones must have its key. Firewalls must let multicast to UDP ports 9875, 7704 and
+7705 in.")]
 pub(super) struct GatewayArgs {
-    /// The stream, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
-    #[arg(value_name = "NAME")]
+    /// The stream, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source; or the whole
+    /// umbel-stream://… that `umbel stream` printed
+    #[arg(value_name = "NAME|URL")]
     stream: SessionSelector,
     /// Where players are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
@@ -48,6 +51,9 @@ pub(super) struct GatewayArgs {
     /// How long to wait for the stream to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
+    /// Directory of the senders that are known [default: ~/.local/state/umbel]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -65,10 +71,11 @@ pub(super) fn run(args: GatewayArgs, output: &Output) -> anyhow::Result<ExitCode
         interface: args.interface,
         wait: args.wait,
         repair: !args.no_repair,
+        state_dir: args.state_dir,
         ..GatewayOptions::new(args.stream)
     };
     let observer: Arc<dyn GatewayObserver> = host.clone();
-    let summary = gateway(&options, &observer, |interrupt| {
+    let summary = gateway(options, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
     host.teller.meter().clear();

@@ -53,7 +53,7 @@ fn finish(summary: &HlsSummary, output: &Output) -> anyhow::Result<ExitCode> {
 
 impl StreamObserver<HlsSnapshot> for Teller<HlsSnapshot> {
     fn begun(&self, begun: &Begun) {
-        tell_begun(&self.output, begun, &format!("umbel gateway '{}'", begun.stream.name));
+        tell_begun(&self.output, begun, |url| format!("umbel gateway {url}"));
     }
 
     fn progress(&self, snapshot: &HlsSnapshot) {

@@ -54,9 +54,9 @@ fn finish(summary: &RtpSummary, output: &Output) {
 
 impl StreamObserver<RtpSnapshot> for Teller<RtpSnapshot> {
     fn begun(&self, begun: &Begun) {
-        let name = &begun.stream.name;
-        let watch = format!("umbel watch '{name}' --rtp 127.0.0.1:5004 --sdp-out watch.sdp");
-        tell_begun(&self.output, begun, &watch);
+        tell_begun(&self.output, begun, |url| {
+            format!("umbel watch {url} --rtp 127.0.0.1:5004 --sdp-out watch.sdp")
+        });
     }
 
     fn progress(&self, snapshot: &RtpSnapshot) {

@@ -20,7 +20,7 @@ use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
 use super::{left_out, signals};
-use crate::directory::FeedUrl;
+use crate::directory::{Noun, SessionUrl};
 use crate::feed::admission::AdmitList;
 use crate::feed::send::{
     Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
@@ -298,7 +298,7 @@ impl SendObserver for Teller<SendSnapshot> {
 
     fn begun(&self, begun: &Begun) {
         let Begun { feed, pin, interface, rate, skipped } = begun;
-        let url = FeedUrl { name: &feed.name, pin: *pin }.to_string();
+        let url = SessionUrl { noun: Noun::Feed, name: &feed.name, pin: *pin }.to_string();
         let (items, bytes) = match feed.content {
             FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
             FeedContent::Pipe => (None, None),

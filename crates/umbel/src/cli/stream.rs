@@ -17,6 +17,7 @@ use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller};
+use crate::directory::{Noun, SessionUrl};
 use crate::stream::hls::HlsOptions;
 use crate::stream::input::{Conversion, Video};
 use crate::stream::rtp::RtpOptions;
@@ -108,6 +109,9 @@ pub(super) struct StreamArgs {
     /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
     #[arg(long)]
     mtu: Option<u16>,
+    /// Directory of the key by which the stream is signed [default: ~/.local/state/umbel]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 /// Value of `--fec` for one layer.
@@ -161,6 +165,7 @@ impl StreamArgs {
             control: !self.no_control,
             scope: self.scope,
             mtu: self.mtu,
+            state_dir: self.state_dir.clone(),
             ..Way::new(self.name.clone())
         }
     }
@@ -277,9 +282,10 @@ fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
     }
 }
 
-/// Reports that a stream is on the air, and by which command it is seen.
-pub(super) fn tell_begun(output: &Output, begun: &Begun, command: &str) {
-    let Begun { stream, interface } = begun;
+/// Reports that a stream is on the air, and the command that shows it, given its URL.
+pub(super) fn tell_begun(output: &Output, begun: &Begun, command: impl FnOnce(&str) -> String) {
+    let Begun { stream, pin, interface } = begun;
+    let url = SessionUrl { noun: Noun::Stream, name: &stream.name, pin: *pin }.to_string();
     let channels = stream.channels();
     let layers: Vec<_> = channels
         .iter()
@@ -295,6 +301,8 @@ pub(super) fn tell_begun(output: &Output, begun: &Begun, command: &str) {
     output.json(&json!({
         "event": "streaming",
         "name": stream.name.as_str(),
+        "url": &url,
+        "pin": pin.to_string(),
         "tsi": stream.tsi.0,
         "source": stream.source.to_string(),
         "control": stream.control.map(|control| control.to_string()),
@@ -306,18 +314,18 @@ pub(super) fn tell_begun(output: &Output, begun: &Begun, command: &str) {
     let rates: Vec<String> =
         stream.layers.iter().map(|layer| rate(layer.kbit_per_s * 1_000)).collect();
     output.note(format!(
-        "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: {command}",
+        "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: {}",
         stream.content,
         stream.name,
         stream.base,
         rates.join(", "),
+        command(&format!("'{url}'")),
     ));
 }
 
 impl StreamObserver<StreamSnapshot> for Teller<StreamSnapshot> {
     fn begun(&self, begun: &Begun) {
-        let name = &begun.stream.name;
-        tell_begun(&self.output, begun, &format!("umbel watch '{name}' -o - | ffplay -"));
+        tell_begun(&self.output, begun, |url| format!("umbel watch {url} -o - | ffplay -"));
     }
 
     fn progress(&self, snapshot: &StreamSnapshot) {

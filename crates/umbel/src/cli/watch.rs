@@ -33,11 +33,13 @@ use crate::watch::{
   umbel watch lecture@192.0.2.2 -o -                 of this source, where several call theirs alike
   umbel watch film --rtp 127.0.0.1:5004 --sdp-out watch.sdp      a stream of RTP, for a player:
   ffplay -protocol_whitelist file,udp,rtp watch.sdp
-The picture gets better as far as the path carries more, and worse where it carries less. Any sender
-of that name is believed. Firewalls must let multicast to UDP ports 9875, 7704 and 7705 in.")]
+The picture gets better as far as the path carries more, and worse where it carries less. The first
+sender of a name is believed and remembered; later ones must have its key. Firewalls must let
+multicast to UDP ports 9875, 7704 and 7705 in.")]
 pub(super) struct WatchArgs {
-    /// The stream, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source
-    #[arg(value_name = "NAME")]
+    /// The stream, as `umbel groups` lists it: NAME, or NAME@ADDRESS of its source; or the whole
+    /// umbel-stream://… that `umbel stream` printed
+    #[arg(value_name = "NAME|URL")]
     stream: SessionSelector,
     /// Where pictures go: `-` for Y4M on standard output, a .y4m file, or a file that ffmpeg
     /// writes; it is replaced without a question
@@ -77,6 +79,9 @@ pub(super) struct WatchArgs {
     /// How long to watch [default: to the end]
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     last: Option<Duration>,
+    /// Directory of the senders that are known [default: ~/.local/state/umbel]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
 }
 
 fn parse_controller(text: &str) -> Result<ControllerKind, String> {
@@ -113,6 +118,7 @@ impl WatchArgs {
             wait: self.wait,
             patience: self.patience,
             last: self.last,
+            state_dir: self.state_dir,
             ..WatchOptions::new(self.stream, target)
         })
     }

@@ -61,7 +61,7 @@ impl Announcer {
     /// If a socket cannot be opened, or the group cannot be joined.
     pub fn start(
         session: &SessionKind,
-        signer: Option<&Signer>,
+        signer: &Signer,
         interface: &Interface,
     ) -> anyhow::Result<Announcer> {
         let group = sap::directory_for(session.announced_with());
@@ -121,7 +121,7 @@ impl Drop for Announcer {
 }
 
 /// Returns what announces the session, or says that it is over: the next version of its origin.
-pub(super) fn payload(session: &SessionKind, signer: Option<&Signer>, deletion: bool) -> Vec<u8> {
+pub(super) fn payload(session: &SessionKind, signer: &Signer, deletion: bool) -> Vec<u8> {
     let mut description = session.describe(TOOL);
     let text = if deletion {
         description.origin.version = description.origin.version.saturating_add(1);
@@ -129,7 +129,6 @@ pub(super) fn payload(session: &SessionKind, signer: Option<&Signer>, deletion: 
     } else {
         description.emit()
     };
-    let Some(signer) = signer else { return text.into_bytes() };
     let (text, mut out) = (text.as_bytes(), Vec::new());
     let signature = signer.sign(&Signed::message(text));
     Signed { text, key: signer.public(), signature }.emit(&mut out);

@@ -1,9 +1,10 @@
-//! The senders that a receiver knows: the name of each feed that it received, and the key of its
+//! The senders that a receiver knows: the name of each session that it received, and the key of its
 //! sender then.
 //!
-//! The file has a line for each, `PIN NAME`; of several with one name the last counts. Receivers
+//! Feeds and streams have a file each. It has a line for each, `PIN NAME`; of several with one name the last counts. Receivers
 //! that run at once add lines one after the other.
 
+use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,24 +14,45 @@ use anyhow::{Context, bail};
 use umbel_net::session::Pin;
 use umbel_wire::session::SessionName;
 
-/// Name of the file in the state directory.
-pub(crate) const FILE_NAME: &str = "known_feeds";
+use super::{Noun, SessionSelector};
+
+/// Names of the files in the state directory: those of feeds, and those of streams.
+pub(crate) const FILE_NAMES: [&str; 2] = ["known_feeds", "known_streams"];
 /// Most bytes of the file that are read.
 const MOST: u64 = 16 << 20;
 
 /// The file with the senders that are known.
 #[derive(Clone, Debug)]
 pub struct KnownSenders {
+    noun: Noun,
     path: PathBuf,
 }
 
 impl KnownSenders {
-    /// Returns those in a state directory. The file is made when there is something to remember.
-    pub fn in_dir(directory: &Path) -> KnownSenders {
-        KnownSenders { path: directory.join(FILE_NAME) }
+    /// Returns those of feeds or of streams in a state directory. The file is made when there is
+    /// something to remember.
+    pub fn in_dir(noun: Noun, directory: &Path) -> KnownSenders {
+        let [feeds, streams] = FILE_NAMES;
+        let name = match noun {
+            Noun::Feed => feeds,
+            Noun::Stream => streams,
+        };
+        KnownSenders { noun, path: directory.join(name) }
     }
 
-    /// Returns the key of the sender from which a feed of this name was received last.
+    /// Looks up the sender of what a user names, before it is sought. From now on the selector
+    /// selects what comes from that sender alone, unless its user has given another key.
+    ///
+    /// # Errors
+    ///
+    /// As [`pin_of`](KnownSenders::pin_of).
+    pub fn look_up(self, selector: &mut SessionSelector) -> anyhow::Result<Acquaintance> {
+        let (asked, known) = (selector.pin, self.pin_of(&selector.name)?);
+        selector.pin = asked.or(known);
+        Ok(Acquaintance { senders: self, asked, known })
+    }
+
+    /// Returns the key of the sender from which a session of this name was received last.
     ///
     /// # Errors
     ///
@@ -64,7 +86,7 @@ impl KnownSenders {
         Ok(found)
     }
 
-    /// Remembers that a feed of this name comes from the holder of this key.
+    /// Remembers that a session of this name comes from the holder of this key.
     ///
     /// # Errors
     ///
@@ -90,6 +112,45 @@ impl KnownSenders {
     }
 }
 
+/// What is known of a sender before its session is found.
+#[derive(Debug)]
+pub struct Acquaintance {
+    senders: KnownSenders,
+    /// The key that the user gives, and the one that is known.
+    asked: Option<Pin>,
+    known: Option<Pin>,
+}
+
+impl Acquaintance {
+    /// Believes the sender of a session that was found, remembers it, and tells the user if nothing
+    /// speaks for it. From now on the selector selects what comes from it alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`remember`](KnownSenders::remember).
+    pub fn made(
+        &self,
+        selector: &mut SessionSelector,
+        signer: Pin,
+        source: impl fmt::Display,
+        note: impl FnOnce(&str),
+    ) -> anyhow::Result<()> {
+        let name = &selector.name;
+        if self.known != Some(signer) {
+            if self.asked.is_none() {
+                let command = self.senders.noun.sender();
+                note(&format!(
+                    "`{name}` comes from {source} for the first time: its key {signer} is \
+                     remembered, and must be the one that `{command}` printed there"
+                ));
+            }
+            self.senders.remember(name, signer)?;
+        }
+        selector.pin = Some(signer);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +158,7 @@ mod tests {
     #[test]
     fn the_last_key_of_a_name_is_remembered() {
         let directory = tempfile::tempdir().unwrap();
-        let known = KnownSenders::in_dir(&directory.path().join("deep/state"));
+        let known = KnownSenders::in_dir(Noun::Feed, &directory.path().join("deep/state"));
         let names = ["a", "a b"].map(|name| name.parse::<SessionName>().unwrap());
         let pins = [1, 2].map(|digest| Pin::from_digest([digest; 32]));
         assert_eq!(known.pin_of(&names[0]).unwrap(), None);
@@ -114,7 +175,7 @@ mod tests {
     #[test]
     fn receivers_that_start_at_once_remember_all_their_senders() {
         let directory = tempfile::tempdir().unwrap();
-        let known = KnownSenders::in_dir(directory.path());
+        let known = KnownSenders::in_dir(Noun::Stream, directory.path());
         let name = |n: u8| format!("feed {n}").parse::<SessionName>().unwrap();
         let pin = |n: u8| Pin::from_digest([n; 32]);
         std::thread::scope(|scope| {
@@ -131,11 +192,11 @@ mod tests {
     #[test]
     fn a_damaged_line_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let known = KnownSenders::in_dir(directory.path());
+        let known = KnownSenders::in_dir(Noun::Stream, directory.path());
         for bad in ["x", "x y", "\u{0}"] {
             std::fs::write(&known.path, format!("\n{bad}\n")).unwrap();
             let error = known.pin_of(&"a".parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains("line 2") && error.contains(FILE_NAME), "{error}");
+            assert!(error.contains("line 2") && error.contains("known_streams"), "{error}");
         }
         std::fs::write(&known.path, [0xFF]).unwrap();
         assert!(known.pin_of(&"a".parse().unwrap()).is_err());

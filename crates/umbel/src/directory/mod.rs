@@ -13,10 +13,10 @@
 //!
 //! Standard tools see the announcements, and sessions of theirs are listed here.
 //!
-//! Any host in reach can announce anything. So a feed's announcement is [signed] by its sender,
-//! with the key by which `umbel serve` is known. Feeds that are not signed are not received. A
-//! receiver knows the key because its user gives the pin, or because it [remembers](KnownSenders) the key
-//! from the first time. Streams are not signed: who forges one sends another in its place.
+//! Any host in reach can announce anything. So an announcement is [signed] by its sender, with the
+//! key by which `umbel serve` is known. What is not signed is not received. A receiver knows the key
+//! because its user gives the pin, or because it [remembers](KnownSenders) the key from the first
+//! time.
 //!
 //! [signed]: umbel_wire::signed
 
@@ -38,9 +38,9 @@ use umbel_wire::session::SessionKind;
 use umbel_wire::stream::Stream;
 
 pub use announcer::Announcer;
-pub(crate) use known::FILE_NAME as KNOWN_SENDERS;
-pub use known::KnownSenders;
-pub use selector::{FeedUrl, SessionSelector};
+pub(crate) use known::FILE_NAMES as KNOWN_SENDERS;
+pub use known::{Acquaintance, KnownSenders};
+pub use selector::{Noun, SessionSelector, SessionUrl};
 pub use station::Station;
 pub use table::Directory;
 pub(crate) use watch::{News, Watch};
@@ -76,6 +76,14 @@ impl Session {
             Some(SessionKind::Feed(feed)) => Some(feed),
             _ => None,
         }
+    }
+
+    /// Returns what it is, if it can be received.
+    pub fn noun(&self) -> Option<Noun> {
+        self.kind.as_ref().map(|kind| match kind {
+            SessionKind::Feed(_) => Noun::Feed,
+            SessionKind::Stream(_) => Noun::Stream,
+        })
     }
 
     /// Returns the stream, if the session is one.
@@ -176,9 +184,14 @@ pub(crate) mod tests {
         KEYS.get_or_init(|| [make(), make(), make()])[usize::from(number)].clone()
     }
 
-    pub(crate) fn signed_packet(feed: Feed, deletion: bool, keys: &Signer) -> Vec<u8> {
-        let origin = feed.source.ip();
-        let payload = announcer::payload(&feed.into(), Some(keys), deletion);
+    pub(crate) fn signed_packet(
+        session: impl Into<SessionKind>,
+        deletion: bool,
+        keys: &Signer,
+    ) -> Vec<u8> {
+        let session = session.into();
+        let origin = session.source().ip();
+        let payload = announcer::payload(&session, keys, deletion);
         let mut out = Vec::new();
         SapPacket::new(deletion, origin, &payload).emit(&mut out);
         out
@@ -203,8 +216,9 @@ pub(crate) mod tests {
             assert_eq!(matching(text), count, "{text}");
         }
         let name = "a".parse().unwrap();
+        let url = |pin| SessionUrl { noun: Noun::Feed, name: &name, pin }.to_string();
         for (keys, count) in [(signer(1), 1), (signer(2), 1), (signer(0), 0)] {
-            assert_eq!(matching(&FeedUrl { name: &name, pin: keys.pin() }.to_string()), count);
+            assert_eq!(matching(&url(keys.pin())), count);
         }
     }
 
@@ -213,7 +227,7 @@ pub(crate) mod tests {
         let (mut directory, now) = (Directory::default(), Instant::now());
         let from = [10, 0, 0, 1];
         directory.hear(now, from.into(), &signed_packet(feed("a", 1), false, &signer(1)));
-        directory.hear(now, from.into(), &packet(stream("b", 2), false, from));
+        directory.hear(now, from.into(), &signed_packet(stream("b", 2), false, &signer(2)));
         let sessions = directory.sessions();
         assert_eq!(sessions[0].feed(), Some(&feed("a", 1)));
         assert_eq!(sessions[1].stream(), Some(&stream("b", 2)));

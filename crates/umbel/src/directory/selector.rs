@@ -10,13 +10,58 @@ use umbel_wire::session::SessionName;
 
 use super::Session;
 
-const SCHEME: &str = "umbel-feed://";
 /// Characters that are not escaped: the unreserved ones [RFC 3986 §2.3].
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// A kind of session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noun {
+    /// A feed.
+    Feed,
+    /// A layered live stream.
+    Stream,
+}
+
+impl Noun {
+    const ALL: [Noun; 2] = [Noun::Feed, Noun::Stream];
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Noun::Feed => "umbel-feed://",
+            Noun::Stream => "umbel-stream://",
+        }
+    }
+
+    /// Returns the command that sends such a session.
+    pub fn sender(self) -> &'static str {
+        match self {
+            Noun::Feed => "umbel send",
+            Noun::Stream => "umbel stream",
+        }
+    }
+
+    /// Returns the command that receives such a session.
+    pub fn receiver(self) -> &'static str {
+        match self {
+            Noun::Feed => "umbel recv",
+            Noun::Stream => "umbel watch",
+        }
+    }
+}
+
+impl fmt::Display for Noun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Noun::Feed => "feed",
+            Noun::Stream => "stream",
+        })
+    }
+}
+
 /// A session as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among
 /// several sources with sessions of that name. `umbel-feed://NAME?pin=PIN`, as `umbel send` prints
-/// it, takes it from the holder of that key alone; `NAME@ADDRESS` may stand there as well.
+/// it, or `umbel-stream://NAME?pin=PIN`, as `umbel stream` does, takes it from the holder of that key
+/// alone; `NAME@ADDRESS` may stand there as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSelector {
     /// Name of the session.
@@ -33,7 +78,8 @@ impl FromStr for SessionSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<SessionSelector, String> {
-        let Some(rest) = text.trim().strip_prefix(SCHEME) else { return select(text, None) };
+        let rest = Noun::ALL.iter().find_map(|noun| text.trim().strip_prefix(noun.scheme()));
+        let Some(rest) = rest else { return select(text, None) };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = place.strip_suffix('/').unwrap_or(place);
         let place = percent_decode_str(place).decode_utf8();
@@ -44,7 +90,7 @@ impl FromStr for SessionSelector {
                 let pin = pin.parse().map_err(|error: PinError| error.to_string())?;
                 select(&place, Some(pin))
             }
-            (None, _) => Err("it has no `pin`: copy the whole line that `umbel send` printed, or \
+            (None, _) => Err("it has no `pin`: copy the whole line that its sender printed, or \
                               give the name alone"
                 .to_owned()),
             (Some(_), Some(_)) => Err("it has `pin` twice".to_owned()),
@@ -85,19 +131,21 @@ impl SessionSelector {
     }
 }
 
-/// What a receiver needs to know of a feed: its name, and its sender's key.
+/// What a receiver needs to know of a session: its name, and its sender's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FeedUrl<'a> {
-    /// Name of the feed.
+pub struct SessionUrl<'a> {
+    /// What it is.
+    pub noun: Noun,
+    /// Name of the session.
     pub name: &'a SessionName,
     /// Fingerprint of the sender's key.
     pub pin: Pin,
 }
 
-impl fmt::Display for FeedUrl<'_> {
+impl fmt::Display for SessionUrl<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = utf8_percent_encode(self.name.as_str(), ESCAPED);
-        write!(f, "{SCHEME}{name}?pin={}", self.pin)
+        write!(f, "{}{name}?pin={}", self.noun.scheme(), self.pin)
     }
 }
 
@@ -106,11 +154,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_send_prints_is_read() {
+    fn the_line_that_a_sender_prints_is_read() {
         let pin = Pin::from_digest([7; 32]);
-        for name in ["nightly", "Stade de l'été 1", "a/b?c=d&e", "100%"] {
+        let names = ["nightly", "Stade de l'été 1", "a/b?c=d&e", "100%"];
+        for (noun, name) in Noun::ALL.into_iter().flat_map(|noun| names.map(|name| (noun, name))) {
             let name: SessionName = name.parse().unwrap();
-            let url = FeedUrl { name: &name, pin }.to_string();
+            let url = SessionUrl { noun, name: &name, pin }.to_string();
             assert!(!url.contains([' ', '\'']), "{url}");
             let selector: SessionSelector = url.parse().unwrap();
             assert_eq!((&selector.name, selector.pin), (&name, Some(pin)));

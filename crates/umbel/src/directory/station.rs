@@ -10,6 +10,7 @@ use bytes::Bytes;
 use nix::poll::PollFlags;
 use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
+use umbel_net::session::Pin;
 use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
 use umbel_wire::feed::Feed;
@@ -17,7 +18,7 @@ use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
 use umbel_wire::stream::Stream;
 use umbel_wire::{Channel, sap};
 
-use super::{Directory, FeedUrl, Session, SessionSelector};
+use super::{Directory, Noun, Session, SessionSelector, SessionUrl};
 
 /// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
@@ -178,7 +179,7 @@ impl Station {
         wait: Duration,
         note: impl FnOnce(&str),
     ) -> anyhow::Result<Option<(Feed, [u8; 32])>> {
-        let Some(session) = self.find("feed", selector, wait, note)? else { return Ok(None) };
+        let Some(session) = self.find(Noun::Feed, selector, wait, note)? else { return Ok(None) };
         match (session.kind, session.key) {
             (Some(SessionKind::Feed(feed)), Some(key)) => Ok(Some((*feed, key))),
             (Some(SessionKind::Stream(stream)), _) => {
@@ -192,7 +193,7 @@ impl Station {
     }
 
     /// Waits for the one stream that is selected, as [`find_feed`](Station::find_feed) does for a
-    /// feed.
+    /// feed. Returns it with the fingerprint of its sender's key.
     ///
     /// # Errors
     ///
@@ -202,18 +203,22 @@ impl Station {
         selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
-    ) -> anyhow::Result<Option<Stream>> {
-        let Some(session) = self.find("stream", selector, wait, note)? else { return Ok(None) };
-        if let Some(SessionKind::Stream(stream)) = session.kind {
-            return Ok(Some(*stream));
+    ) -> anyhow::Result<Option<(Stream, Pin)>> {
+        let found = self.find(Noun::Stream, selector, wait, note)?;
+        let Some(session) = found else { return Ok(None) };
+        match (session.kind, session.signer) {
+            (Some(SessionKind::Stream(stream)), Some(signer)) => Ok(Some((*stream, signer))),
+            (Some(SessionKind::Feed(feed)), _) => {
+                let name = feed.name;
+                bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
+            }
+            _ => bail!("`{}` is not signed", selector.name),
         }
-        let name = session.description.name;
-        bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
     }
 
     fn find(
         &mut self,
-        what: &str,
+        what: Noun,
         selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
@@ -267,11 +272,12 @@ impl Station {
             {
                 let name = &selector.name;
                 let now = other.signer.map_or_else(String::new, |pin| format!(", but {pin}"));
-                let url = other.signer.map(|pin| FeedUrl { name, pin }.to_string());
+                let url = other.signer.map(|pin| SessionUrl { noun: what, name, pin }.to_string());
                 let url = url.unwrap_or_else(|| name.to_string());
+                let (sender, receiver) = (what.sender(), what.receiver());
                 bail!(
                     "`{name}` has not the key {pin} any more{now}: if that is what its sender's \
-                     `umbel send` prints now, run `umbel recv '{url}'`; otherwise somebody else uses \
+                     `{sender}` prints now, run `{receiver} '{url}'`; otherwise somebody else uses \
                      its name"
                 );
             }
@@ -304,9 +310,9 @@ impl Station {
         others.rfind(|session| !selector.matches(session) && session.signer.is_some())
     }
 
-    fn choose(&self, what: &str, selector: &SessionSelector) -> anyhow::Result<Session> {
+    fn choose(&self, what: Noun, selector: &SessionSelector) -> anyhow::Result<Session> {
         let mut found: Vec<&Session> = self.matching(selector).collect();
-        let alike = |session: &&Session| session.kind.as_ref().is_some_and(|k| k.noun() == what);
+        let alike = |session: &&Session| session.noun() == Some(what);
         if found.iter().any(alike) {
             found.retain(alike);
         }
@@ -336,7 +342,7 @@ impl Station {
             };
         }
         let choice: BTreeSet<String> =
-            found.iter().filter_map(|session| url_of(session, selector)).collect();
+            found.iter().filter_map(|session| url_of(what, session, selector)).collect();
         Err(anyhow!(
             "{} sources call their session `{}`: choose one as {}",
             choice.len(),
@@ -347,9 +353,13 @@ impl Station {
 }
 
 /// Returns what selects this session alone.
-fn url_of(session: &Session, SessionSelector { name, .. }: &SessionSelector) -> Option<String> {
+fn url_of(
+    noun: Noun,
+    session: &Session,
+    SessionSelector { name, .. }: &SessionSelector,
+) -> Option<String> {
     match session.signer {
-        Some(pin) => Some(format!("'{}'", FeedUrl { name, pin })),
+        Some(pin) => Some(format!("'{}'", SessionUrl { noun, name, pin })),
         None => session.source().map(|source| format!("'{name}@{source}'")),
     }
 }

@@ -112,7 +112,7 @@ impl Directory {
             return None;
         }
         let (kind, problem) = match SessionKind::from_description(&description) {
-            Ok(Some(SessionKind::Feed(_))) if signed.is_none() => (None, Some(UNSIGNED.to_owned())),
+            Ok(Some(_)) if signed.is_none() => (None, Some(UNSIGNED.to_owned())),
             Ok(kind) => (kind, None),
             Err(error) => (None, Some(super::problem(&description, &error))),
         };

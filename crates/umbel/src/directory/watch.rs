@@ -216,14 +216,22 @@ mod tests {
         let selector: SessionSelector = "a".parse().unwrap();
         let from = [10, 0, 0, 1];
         let old = SessionKind::from(stream("a", 1));
-        directory.hear(now, from.into(), &packet(old.clone(), false, from));
+        let keys = signer(1);
+        directory.hear(now, from.into(), &signed_packet(old.clone(), false, &keys));
         assert!(is_announced(&directory, &old));
+        // Nobody else can end it.
         directory.hear(now, from.into(), &packet(old.clone(), true, from));
+        directory.hear(now, from.into(), &signed_packet(old.clone(), true, &signer(2)));
+        assert!(is_announced(&directory, &old));
+        directory.hear(now, from.into(), &signed_packet(old.clone(), true, &keys));
         assert!(!is_announced(&directory, &old));
         directory.hear(now, from.into(), &signed_packet(feed("a", 2), false, &signer(1)));
         assert_eq!(successor(&directory, &selector, &old, now), None);
         let new = SessionKind::from(stream("a", 3));
+        // What nobody signed takes no place.
         directory.hear(now, from.into(), &packet(new.clone(), false, from));
+        assert_eq!(successor(&directory, &selector, &old, now), None);
+        directory.hear(now, from.into(), &signed_packet(new.clone(), false, &keys));
         assert_eq!(successor(&directory, &selector, &old, now), Some(new));
     }
 }

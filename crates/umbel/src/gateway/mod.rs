@@ -17,6 +17,7 @@ pub(crate) mod repairs;
 pub(crate) mod shelf;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use umbel_wire::stream::{Stream, StreamContent};
 use self::board::Board;
 use self::fetcher::Fetcher;
 use self::host::{GatewayHost, Input};
-use crate::directory::{SessionSelector, Station, Watch};
+use crate::directory::{KnownSenders, Noun, SessionSelector, Station, Watch};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{channel, generator};
 use crate::http::Server;
@@ -58,6 +59,8 @@ pub struct GatewayOptions {
     pub wait: Duration,
     /// Whether lost parts are fetched from the source.
     pub repair: bool,
+    /// Directory of the senders that are known. Default: that of the user.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl GatewayOptions {
@@ -71,6 +74,7 @@ impl GatewayOptions {
             interface: None,
             wait: Duration::from_secs(10),
             repair: true,
+            state_dir: None,
         }
     }
 }
@@ -194,7 +198,7 @@ pub trait GatewayObserver: Send + Sync {
 ///
 /// One line that says why nothing can be received or served, and what to do.
 pub fn gateway(
-    options: &GatewayOptions,
+    mut options: GatewayOptions,
     observer: &Arc<dyn GatewayObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<GatewaySummary> {
@@ -214,10 +218,14 @@ pub fn gateway(
     let server = Server::start(options.listen, board.clone())
         .context("players cannot be served: choose another --listen")?;
     observer.listening(server.address());
-    let found = station.find_stream(&options.stream, options.wait, |line| observer.note(line))?;
-    let Some(mut stream) = found else {
+    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
+    let known = KnownSenders::in_dir(Noun::Stream, &state_dir).look_up(&mut options.stream)?;
+    let note = |line: &str| observer.note(line);
+    let found = station.find_stream(&options.stream, options.wait, note)?;
+    let Some((mut stream, signer)) = found else {
         return Ok(GatewaySummary { interrupted: true, ..GatewaySummary::default() });
     };
+    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
     loop {
         if stream.content != StreamContent::Hls {
             let name = &stream.name;
@@ -230,7 +238,7 @@ pub fn gateway(
         let watch = Watch::start(station, options.stream.clone(), session, move |news| {
             told.put(Input::News(news));
         })?;
-        let received = receive(&stream, options, &board, &interface, observer, (to, line));
+        let received = receive(&stream, &options, &board, &interface, observer, (to, line));
         let successor = watch.stop();
         let summary = received?;
         let Some((heard, SessionKind::Stream(successor))) = successor.filter(|_| summary.replaced)

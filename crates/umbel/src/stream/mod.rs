@@ -29,6 +29,7 @@ use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
 use umbel_net::mailbox;
+use umbel_net::session::Pin;
 use umbel_video::{Encoder, EncoderConfig, y4m};
 use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{SmallBlockHeader, Tsi};
@@ -39,8 +40,7 @@ use self::input::{Conversion, Converter, Input, Video};
 use self::ladder::{LENGTH_LEN, Shape, Step};
 pub use self::on_air::{AirSnapshot, LayerSnapshot};
 pub use self::way::Way;
-use self::way::{Air, Ground, Said};
-use crate::directory::Announcer;
+use self::way::{Ground, Said};
 pub use crate::endpoint::Interrupt;
 
 /// UDP port of layers.
@@ -78,6 +78,8 @@ impl StreamOptions {
 pub struct Begun {
     /// The stream as it is announced.
     pub stream: Stream,
+    /// Fingerprint of the key by which it is signed.
+    pub pin: Pin,
     /// Name of the interface.
     pub interface: String,
 }
@@ -181,26 +183,26 @@ pub fn stream(
     let (tsi, packet_len) = (ground.tsi, ground.packet_len);
     let plan = Plan::new(layers, fec, &header, &ground)?;
     let encoder = Encoder::new(header.size, header.rate, plan.encoder(&ground))?;
-    let Air { stream, interface, ports } = ground.open(Said {
+    let air = ground.open(Said {
         mode: StreamMode::Cumulative,
         symbol_len: packet_len - SmallBlockHeader::LEN as u16,
         layers: plan.ladder.iter().map(layer_info).collect(),
         content: plan.content,
         repair: None,
     })?;
-    let mut config = SourceConfig::new(tsi, stream.base, plan.ladder.len() as u8);
+    let mut config = SourceConfig::new(tsi, air.stream.base, plan.ladder.len() as u8);
     config.layers = plan.ladder.iter().map(|step| LayerConfig { fec: step.fec }).collect();
-    config.control = stream.control;
+    config.control = air.stream.control;
     config.block_time = BLOCK_TIME;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
-    observer.begun(&Begun { stream, interface: interface.name });
+    let announcer = air.announce()?;
+    observer.begun(&air.begun());
     let host = StreamHost::new(&plan.ladder, observer);
     encoder::start(input, encoder, &mailbox, &filming).context("cannot start")?;
     drop(mailbox);
     let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in ports {
+    for port in air.ports {
         driver = driver.port(port);
     }
     for (layer, step) in (0..).zip(&plan.ladder) {

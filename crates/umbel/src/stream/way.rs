@@ -1,17 +1,20 @@
 //! The way of a stream to its receivers, whatever its content: interface, channels, ports.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
+use umbel_net::session::{Identity, Signer};
 use umbel_net::udp::SenderOptions;
 use umbel_wire::session::SessionName;
 use umbel_wire::stream::{LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{Channel, Tsi, rlm};
 
-use super::{CONTROL_PORT, LAYER_PORT};
+use super::{Begun, CONTROL_PORT, LAYER_PORT};
+use crate::directory::Announcer;
 use crate::endpoint::{channel, packet_len, random};
 
 /// The name of a stream, and its way.
@@ -32,6 +35,8 @@ pub struct Way {
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: what the interface
     /// carries, at most 1,500.
     pub mtu: Option<u16>,
+    /// Directory of the key by which the stream is signed. Default: that of the user.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl Way {
@@ -45,14 +50,16 @@ impl Way {
             control: true,
             scope: 32,
             mtu: None,
+            state_dir: None,
         }
     }
 
-    /// Finds the interface.
+    /// Finds the interface and the sender's key, which is made if there is none.
     ///
     /// # Errors
     ///
-    /// If there is none, or the options contradict each other or what it carries.
+    /// If there is no interface or the key cannot be read, or the options contradict each other or
+    /// what the interface carries.
     pub(super) fn ground(self) -> anyhow::Result<Ground> {
         if self.scope == 0 {
             bail!("--scope 0 reaches nobody; it is at least 1");
@@ -61,7 +68,9 @@ impl Way {
         let family = channel::choose_family(&interface, self.family, self.group)?;
         let packet_len = packet_len(self.mtu, &interface, family)?;
         let tsi = Tsi(u32::from_be_bytes(random()?));
-        Ok(Ground { way: self, interface, family, packet_len, tsi })
+        let state_dir = self.state_dir.clone().map_or_else(crate::state::default_dir, Ok)?;
+        let signer = Identity::load_or_create(&state_dir)?.signer()?;
+        Ok(Ground { way: self, interface, family, packet_len, tsi, signer })
     }
 }
 
@@ -73,6 +82,7 @@ pub(super) struct Ground {
     /// UDP payload of a full packet in bytes.
     pub(super) packet_len: u16,
     pub(super) tsi: Tsi,
+    signer: Signer,
 }
 
 /// What is announced of a stream beside its way.
@@ -89,6 +99,24 @@ pub(super) struct Air {
     pub(super) stream: Stream,
     pub(super) interface: Interface,
     pub(super) ports: Vec<UdpPort>,
+    signer: Signer,
+}
+
+impl Air {
+    /// Announces the stream until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If a socket cannot be opened.
+    pub(super) fn announce(&self) -> anyhow::Result<Announcer> {
+        Announcer::start(&self.stream.clone().into(), &self.signer, &self.interface)
+    }
+
+    /// Returns what the user learns of it.
+    pub(super) fn begun(&self) -> Begun {
+        let interface = self.interface.name.clone();
+        Begun { stream: self.stream.clone(), pin: self.signer.pin(), interface }
+    }
 }
 
 impl Ground {
@@ -98,7 +126,7 @@ impl Ground {
     ///
     /// If they cannot be opened, or not all layers have a group.
     pub(super) fn open(self, said: Said) -> anyhow::Result<Air> {
-        let Ground { way, interface, family, tsi, .. } = self;
+        let Ground { way, interface, family, tsi, signer, .. } = self;
         let places = Places::new(&way, tsi, interface.address(family)?, said.layers.len())?;
         let rate = said.layers.iter().map(|layer| layer.kbit_per_s).sum::<u64>();
         let sender = SenderOptions {
@@ -128,7 +156,7 @@ impl Ground {
             repair: said.repair,
             version: 1,
         };
-        Ok(Air { stream, interface, ports })
+        Ok(Air { stream, interface, ports, signer })
     }
 }
 

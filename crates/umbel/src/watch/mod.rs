@@ -18,6 +18,7 @@ pub(crate) mod reception;
 pub(crate) mod rtp;
 mod screen;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub use self::outlet::Target;
 use self::projector::Projector;
 pub use self::rtp::RtpTarget;
 use self::screen::ThreadScreen;
-use crate::directory::{SessionSelector, Station, Watch};
+use crate::directory::{KnownSenders, Noun, SessionSelector, Station, Watch};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{channel, generator};
 
@@ -68,6 +69,8 @@ pub struct WatchOptions {
     pub patience: Duration,
     /// How long to watch. Default: to the end.
     pub last: Option<Duration>,
+    /// Directory of the senders that are known. Default: that of the user.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl WatchOptions {
@@ -83,6 +86,7 @@ impl WatchOptions {
             wait: Duration::from_secs(10),
             patience: Duration::from_secs(30),
             last: None,
+            state_dir: None,
         }
     }
 }
@@ -270,11 +274,15 @@ pub fn watch(
     }));
     let mut diagnosing =
         Diagnosing { observer: observer.clone(), interface: interface.clone(), base: None };
+    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
+    let known = KnownSenders::in_dir(Noun::Stream, &state_dir).look_up(&mut options.stream)?;
     let found =
         station.find_stream(&options.stream, options.wait, |line| diagnosing.silent(line))?;
-    let Some(mut stream) = found else {
+    let Some((mut stream, signer)) = found else {
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
+    let note = |line: &str| observer.note(line);
+    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
     let target = std::mem::replace(&mut options.target, Target::Nowhere);
     let told = mailbox.clone();
     let projector = Projector::open(&stream, target, move |input| current(&told).put(input))?;

@@ -19,6 +19,7 @@ fn shell(streams: &Streams<'_>, host: &str, line: &str) -> Child {
     command.args(["360", "bash", "-o", "pipefail", "-c", line]);
     command.current_dir(streams.directory.path());
     command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
+    command.env("XDG_STATE_HOME", streams.path("state"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }

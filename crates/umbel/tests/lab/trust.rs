@@ -1,4 +1,4 @@
-//! Feeds are taken from their senders alone, whoever else is on the network.
+//! Feeds and streams are taken from their senders alone, whoever else is on the network.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::support::bench::SOON;
 use crate::support::feeds::{Feeds, Receiver};
 use crate::support::process::Process;
+use crate::support::streams::Streams;
 use crate::support::{lab, star};
 use umbel_lab::{Impairment, Node};
 use umbel_wire::sap::{self, SapPacket};
@@ -103,6 +104,40 @@ fn a_sender_is_believed_the_first_time_and_nobody_else_after_it() {
         receiver.process.wait_done(MINUTE);
         assert_eq!(std::fs::read(receiver.out.join("a")).unwrap(), b"another's");
     }
+}
+
+#[test]
+fn a_stream_is_taken_from_the_sender_that_is_known() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", (160, 90), 45);
+    let source = |state: &str| {
+        let source = streams.stream("clip.y4m", &["--layers", "100k", "--state-dir", state]);
+        let pin = source.process.events("streaming")[0]["pin"].as_str().unwrap().to_owned();
+        (source.process, pin)
+    };
+    let watch = |stream: &str| {
+        let mut command = streams.umbel("h2");
+        command.args(["watch", stream, "--json", "--stats", "--wait", "3s", "--for", "1s"]);
+        let mut receiver = Process::start("h2", command, &streams.logs);
+        let code = receiver.wait_end(MINUTE).code();
+        (code, receiver.stderr())
+    };
+    let (mut genuine, pin) = source("mine");
+    assert_eq!(watch("live").0, Some(0));
+    let known = streams.path("state/umbel/known_streams");
+    assert_eq!(std::fs::read_to_string(known).unwrap(), format!("{pin} live\n"));
+    genuine.kill();
+
+    let (_impostor, their_pin) = source("theirs");
+    let (code, said) = watch("live");
+    let url = format!("umbel-stream://live?pin={their_pin}");
+    let advice = format!("umbel watch '{url}'");
+    assert!(said.contains("has not the key") && said.contains(&advice), "{said}");
+    assert_eq!(code, Some(1));
+    // The advice works, and is remembered.
+    assert_eq!(watch(&url).0, Some(0));
+    assert_eq!(watch("live").0, Some(0));
 }
 
 #[test]

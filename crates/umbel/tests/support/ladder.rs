@@ -100,14 +100,16 @@ pub(crate) struct Ladders<'lab> {
     lab: &'lab Lab,
     pub(crate) logs: Logs,
     directory: TempDir,
+    /// State of all programs.
+    state: TempDir,
     _turn: Turn,
 }
 
 impl<'lab> Ladders<'lab> {
     pub(crate) fn new(lab: &'lab Lab) -> Ladders<'lab> {
         lab.route_multicast_from_all([DIRECTORY.parse().unwrap()]).unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        Ladders { lab, logs: Logs::default(), directory, _turn: Turn::wait() }
+        let [directory, state] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Ladders { lab, logs: Logs::default(), directory, state, _turn: Turn::wait() }
     }
 
     /// Returns the directory of the ladder.
@@ -120,7 +122,9 @@ impl<'lab> Ladders<'lab> {
     }
 
     fn umbel(&self, host: &str) -> Command {
-        self.host(host).command(env!("CARGO_BIN_EXE_umbel"))
+        let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
+        command.env("XDG_STATE_HOME", self.state.path());
+        command
     }
 
     /// Streams the ladder from `h1` as `film`. Routers forward its renditions to where hosts join

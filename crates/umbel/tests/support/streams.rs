@@ -68,6 +68,7 @@ impl<'lab> Streams<'lab> {
     pub(crate) fn umbel(&self, host: &str) -> Command {
         let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
         command.current_dir(self.directory.path());
+        command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
 

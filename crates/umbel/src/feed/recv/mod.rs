@@ -50,7 +50,7 @@ use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
-use crate::directory::{KnownSenders, News, SessionSelector, Station, Watch};
+use crate::directory::{KnownSenders, News, Noun, SessionSelector, Station, Watch};
 pub use crate::endpoint::{Failure, Interrupt};
 
 /// Bytes of a pipe that may wait to be written.
@@ -294,26 +294,15 @@ pub fn recv(
     }));
     let observer: Arc<dyn RecvObserver> =
         Arc::new(Diagnosing { observer, interface: interface.clone() });
-    let known = KnownSenders::in_dir(&match options.state_dir.take() {
-        Some(directory) => directory,
-        None => crate::state::default_dir()?,
-    });
-    let asked = options.feed.pin;
-    let trusted = known.pin_of(&options.feed.name)?;
-    options.feed.pin = asked.or(trusted);
+    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
+    let known = KnownSenders::in_dir(Noun::Feed, &state_dir).look_up(&mut options.feed)?;
     let found = station.find_feed(&options.feed, options.wait, |line| observer.lonely(line))?;
     let Some((mut feed, key)) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
-    let signer = signing::pin_of(&key);
-    if trusted != Some(signer) {
-        if asked.is_none() {
-            observer.note(&first_time(&feed, signer));
-        }
-        known.remember(&feed.name, signer)?;
-    }
     // What takes the place of this feed has the same sender.
-    options.feed.pin = Some(signer);
+    let note = |line: &str| observer.note(line);
+    known.made(&mut options.feed, signing::pin_of(&key), feed.source.ip(), note)?;
     let RecvOptions { target, .. } = &mut options;
     let mut target = std::mem::replace(target, Target::Unsaid);
     let mut past = RecvSummary::default();
@@ -388,16 +377,6 @@ fn receive(
             .port(node)
             .pace(RateClass::Data, rate, packet_len);
     Ok(driver.run()?.summary())
-}
-
-/// Returns what the user should know of a sender that is believed because it is the first.
-fn first_time(feed: &Feed, signer: Pin) -> String {
-    format!(
-        "`{}` comes from {} for the first time: its key {signer} is remembered, and must be the one \
-         that `umbel send` printed there",
-        feed.name,
-        feed.source.ip()
-    )
 }
 
 /// Checks that the feed recovers losses as the user wants.

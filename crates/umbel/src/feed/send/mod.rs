@@ -354,7 +354,7 @@ pub fn send(
     let mut config = config(&feed, (admission, list), options.max_children, rate)?;
     config.history = plan.history();
     config.check()?;
-    let announcer = Announcer::start(&feed.clone().into(), Some(&signer), &interface)?;
+    let announcer = Announcer::start(&feed.clone().into(), &signer, &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));
     let pin = signer.pin();
     observer.begun(&Begun { feed, pin, interface: interface.name, rate, skipped });

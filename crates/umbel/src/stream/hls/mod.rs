@@ -34,9 +34,8 @@ use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
 use self::host::{HlsHost, Input};
 use self::reader::{Ladder, Stop};
 use self::recent::Recent;
-use super::way::{Air, Said, Way};
-use super::{AirSnapshot, Begun, StreamObserver};
-use crate::directory::Announcer;
+use super::way::{Said, Way};
+use super::{AirSnapshot, StreamObserver};
 pub use crate::endpoint::Interrupt;
 use crate::http::Server;
 
@@ -143,25 +142,25 @@ pub fn stream_hls(
         _ => None,
     };
     let symbol_len = (packet_len - SmallBlockHeader::LEN as u16) & !7;
-    let Air { stream, interface, ports } = ground.open(Said {
+    let air = ground.open(Said {
         mode: StreamMode::Independent,
         symbol_len,
         layers: rungs.iter().map(ladder::Rung::info).collect(),
         content: StreamContent::Hls,
         repair: server.as_ref().map(|server| server.address().port()),
     })?;
-    let mut config = SourceConfig::new(stream.tsi, stream.base, rungs.len() as u8);
+    let mut config = SourceConfig::new(air.stream.tsi, air.stream.base, rungs.len() as u8);
     config.layers = rungs.iter().map(|rung| LayerConfig { fec: rung.fec }).collect();
-    config.control = stream.control;
+    config.control = air.stream.control;
     config.symbol_len = symbol_len;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
-    observer.begun(&Begun { stream, interface: interface.name });
+    let announcer = air.announce()?;
+    observer.begun(&air.begun());
     let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);
     ladder.start(mailbox).context("cannot start")?;
     let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in ports {
+    for port in air.ports {
         driver = driver.port(port);
     }
     for (layer, rung) in (0..).zip(&rungs) {

@@ -30,14 +30,14 @@ use umbel_net::interface::Family;
 use umbel_net::mailbox;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description};
+use umbel_wire::signed::LINE_LEN;
 use umbel_wire::stream::{LAYERS, LayerFec, LayerInfo, RtpFormat, StreamContent, StreamMode};
 
 use self::host::{Input, RtpHost};
 use self::sockets::{Backlog, Sockets};
 use super::ladder::LENGTH_LEN;
-use super::way::{Air, Said, Way};
-use super::{AirSnapshot, BLOCK_TIME, Begun, StreamObserver};
-use crate::directory::Announcer;
+use super::way::{Said, Way};
+use super::{AirSnapshot, BLOCK_TIME, StreamObserver};
 pub use crate::endpoint::Interrupt;
 
 /// Time for which a packet may wait for the pace of its layer. Chosen: a key frame of half a
@@ -159,32 +159,32 @@ pub fn stream_rtp(
     let lanes = described.lanes(&rates, &options.fec, packet_len, family);
     let sockets = Sockets::open(&described.addresses)?;
     let symbol_len = packet_len - SmallBlockHeader::LEN as u16;
-    let Air { stream, interface, ports } = ground.open(Said {
+    let air = ground.open(Said {
         mode,
         symbol_len,
         layers: lanes.iter().map(Lane::info).collect(),
         content: StreamContent::Rtp(described.formats),
         repair: None,
     })?;
-    if stream.describe("umbel").emit().len() + 64 > DESCRIPTION_LEN {
+    if air.stream.describe("umbel").emit().len() + LINE_LEN + 64 > DESCRIPTION_LEN {
         bail!("the session description has formats that are too long to be announced");
     }
-    let mut config = SourceConfig::new(stream.tsi, stream.base, lanes.len() as u8);
+    let mut config = SourceConfig::new(air.stream.tsi, air.stream.base, lanes.len() as u8);
     config.layers = lanes.iter().map(|lane| LayerConfig { fec: lane.fec }).collect();
-    config.control = stream.control;
+    config.control = air.stream.control;
     config.block_time = BLOCK_TIME;
     config.queue_time = QUEUE_TIME;
     let engine = Source::new(config)?;
 
-    let announcer = Announcer::start(&stream.clone().into(), None, &interface)?;
-    observer.begun(&Begun { stream, interface: interface.name });
+    let announcer = air.announce()?;
+    observer.begun(&air.begun());
     let backlog = Arc::<Backlog>::default();
     let most = usize::from(symbol_len - LENGTH_LEN);
     let host = RtpHost::new(&lanes, most, backlog.clone(), observer);
     let receiving = sockets.start(&mailbox, &backlog).context("cannot start")?;
     drop(mailbox);
     let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in ports {
+    for port in air.ports {
         driver = driver.port(port);
     }
     for (layer, lane) in (0..).zip(&lanes) {
