@@ -160,10 +160,9 @@ fn check(all: &[Segment], server: &str) -> Counts {
         };
         let before = || {
             let of_client = |s: &&Segment| *port == s.from_port || *port == s.port;
-            let last = all[..place].iter().rev().filter(of_client).take(60);
-            last.map(|segment| format!("{segment:?}\n")).collect::<String>()
+            all[..place].iter().rev().filter(of_client).take(60).collect::<Vec<_>>()
         };
-        assert!(fits, "{segment:?} is beyond all of {permitted:?}, after\n{}", before());
+        assert!(fits, "{segment:?} is beyond all of {permitted:?}, after {:#?}", before());
     }
     counts
 }
