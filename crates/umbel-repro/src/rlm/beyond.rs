@@ -2,7 +2,7 @@
 //! receivers, TCP connections, and another controller on the same scenarios.
 
 use super::figures::{estimate, mean_convergence};
-use super::scenario::{Dropping, Outcome, Rule, Scenario, Topology};
+use super::scenario::{CROWD, Dropping, Outcome, Rule, Scenario, Topology};
 use super::tcp::Tcp;
 use crate::estimate::fairness;
 use crate::output::{Figure, FigureId, Panel, Point, Section, Series, Table};
@@ -12,8 +12,6 @@ use crate::pool::{Outcomes, Runs};
 const LEAVES_MS: [u64; 5] = [0, 1_000, 2_000, 5_000, 10_000];
 /// Receivers of the greatest group, which runs once.
 const MANY: u32 = 1_000;
-/// Receivers of the group that runs only when it is requested.
-const CROWD: u32 = 10_000;
 /// Numbers of TCP connections beside a session.
 const CONNECTIONS: [u32; 4] = [1, 2, 4, 8];
 
@@ -165,8 +163,8 @@ pub(super) fn crowd(outcomes: &Outcomes<Scenario>) -> Section {
     Section {
         title: format!("{CROWD} receivers"),
         text:
-            "The paper's topology (1) with ten times as many receivers as the paper has, one run \
-               with each controller, for which there are no intervals."
+            "The same network as in the group of 1,000, and one run with each controller, of five \
+               minutes instead of ten, so that there are no intervals."
                 .to_owned(),
         figures: Vec::new(),
         tables: vec![compared("crowd", vec![case], outcomes)],

@@ -117,7 +117,8 @@ pub struct Outcome {
     pub levels: Vec<(f64, u8)>,
     /// Experiments of the first receiver: start in seconds, duration, whether the level stayed.
     pub experiments: Vec<(f64, f64, bool)>,
-    /// Rate in bits per second that each receiver got in the last four minutes.
+    /// Rate in bits per second that each receiver got in the last four minutes; of a crowd, in the
+    /// last two.
     pub rates: Vec<f64>,
     /// Rate in bits per second of each TCP connection in the same time.
     pub others: Vec<f64>,
@@ -142,10 +143,12 @@ record!(Outcome {
 /// Windows over which loss is measured [RLM §4.3].
 pub const WINDOWS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(10), Duration::from_secs(100)];
-/// Duration of a run [RLM §4.3].
-const LENGTH: Duration = Duration::from_mins(10);
-/// Part of it, at its end, in which rates are measured.
-const MEASURED: Duration = Duration::from_mins(4);
+/// Duration of a run [RLM §4.3], and its part, at the end, in which rates are measured.
+const LENGTH: (Duration, Duration) = (Duration::from_mins(10), Duration::from_mins(4));
+/// The same for as many receivers as [`CROWD`] or more. Chosen: it takes half the time.
+const LENGTH_OF_CROWD: (Duration, Duration) = (Duration::from_mins(5), Duration::from_mins(2));
+/// Receivers whose runs are shorter than those of fewer.
+pub(super) const CROWD: u32 = 10_000;
 /// Times between which receivers start [RLM §4].
 const STARTS_S: (f64, f64) = (30.0, 120.0);
 /// Rate of a link [RLM §4].
@@ -183,6 +186,11 @@ impl Scenario {
 
     fn delay(&self) -> Duration {
         Duration::from_micros(self.latency_us)
+    }
+
+    /// Returns the duration of a run, and of the part in which rates are measured.
+    fn length(&self) -> (Duration, Duration) {
+        if self.receivers() < CROWD { LENGTH } else { LENGTH_OF_CROWD }
     }
 
     /// Returns a link of so many times the usual rate, and its queue.
@@ -339,15 +347,16 @@ impl Experiment for Scenario {
                 connection.begin(&mut simulation, tcp, n, seed);
             }
         }
-        let end = Instant::EPOCH + LENGTH;
+        let (length, measured) = self.length();
+        let end = Instant::EPOCH + length;
         let received = |simulation: &Simulation| -> Vec<f64> {
             connections.iter().map(|connection| connection.received(simulation)).collect()
         };
-        simulation.run_until(Instant::EPOCH + LENGTH.saturating_sub(MEASURED));
+        simulation.run_until(Instant::EPOCH + length.saturating_sub(measured));
         let before = received(&simulation);
         simulation.run_until(end);
         let received = received(&simulation).into_iter().zip(before);
-        let others = received.map(|(now, then)| (now - then) * 8.0 / MEASURED.as_secs_f64());
+        let others = received.map(|(now, then)| (now - then) * 8.0 / measured.as_secs_f64());
         let records: Vec<(&Place, &Record)> = places
             .iter()
             .map(|place| {
@@ -377,7 +386,8 @@ impl Scenario {
         let worst = WINDOWS.map(|window| {
             records.iter().map(|(_, record)| record.worst_loss(window)).fold(0.0, f64::max)
         });
-        let rates: Vec<f64> = records.iter().map(|(_, record)| rate(record)).collect();
+        let (_, measured) = self.length();
+        let rates: Vec<f64> = records.iter().map(|(_, record)| rate(record, measured)).collect();
         let bottleneck = match self.topology {
             Topology::Sessions { pairs } => RATE as f64 * f64::from(pairs),
             // All receivers get the same packets.
@@ -404,20 +414,20 @@ impl Scenario {
                 })
                 .collect(),
             utilisation: rates.iter().chain(&others).sum::<f64>() / bottleneck,
-            level: first.mean_level(end, MEASURED),
+            level: first.mean_level(end, measured),
             rates,
             others,
         }
     }
 }
 
-/// Returns the rate that a receiver got at the end.
-fn rate(record: &Record) -> f64 {
-    let count = (MEASURED.as_nanos() / SAMPLE.as_nanos()) as usize;
+/// Returns the rate that a receiver got in this time at the end.
+fn rate(record: &Record, measured: Duration) -> f64 {
+    let count = (measured.as_nanos() / SAMPLE.as_nanos()) as usize;
     let samples = record.samples();
     let last = &samples[samples.len().saturating_sub(count)..];
     let packets: f64 = last.iter().map(|sample| f64::from(sample.packets)).sum();
-    packets * PACKET * 8.0 / MEASURED.as_secs_f64()
+    packets * PACKET * 8.0 / measured.as_secs_f64()
 }
 
 #[cfg(test)]
