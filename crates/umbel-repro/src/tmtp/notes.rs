@@ -27,14 +27,15 @@ pub(super) fn notes() -> Vec<Note> {
              even if its receiver has everything: the paper says that most retransmissions come from \
              lost ACKs. An earlier version of this report took GOT_IT as an ACK of every packet, and \
              fitted a loss of 1.3 % to it. Without that rule BURST_BASEP makes 15 retransmissions at \
-             1.3 %, and 9 at 0.72 %. There TMTP makes 3.7, not the 6 that are reported, which came out \
+             1.3 %, and 9 at 0.72 %. There TMTP makes 3.2, not the 6 that are reported, which came out \
              at 1.3 %. That it makes fewer than BURST_BASEP has become clearer.",
         ),
         note(
             "The paper's error control, and Umbel's",
             "The curve TMTP has the rules of the paper: a receiver sends one NACK for a packet that a \
              later one shows to be missing, its parent answers at once, and what is lost beyond that \
-             (the last packets, NACKs, repairs) is found after T_retrans, 3.3 s. Umbel's has beacons \
+             (the last packets, NACKs, repairs) is found after T_retrans, 3.3 s, once for each level of \
+             managers that lacks it. Umbel's has beacons \
              and heartbeats that tell how far the source is, repeats NACKs, rests for a round trip \
              after a repair, and fetches from the source what the parent did not repair.",
         ),

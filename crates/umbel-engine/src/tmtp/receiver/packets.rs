@@ -32,6 +32,14 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let full = packet.symbol.len() == usize::from(self.config.shape.symbol_len);
         self.stats.full_received += u64::from(full);
+        // In SRM's scheme anyone may repair, also what the source has never sent.
+        let shows_sent = purpose == Purpose::Repair
+            && (data_channel || self.config.node.recovery != Recovery::Srm);
+        if shows_sent && !self.config.repair.hearsay {
+            // Nothing else may ever tell of the blocks before this one. With beacons it is better
+            // to wait for these, since repairs can overtake other packets.
+            self.learn_sent(now, header.sbn);
+        }
         self.count_packet(now, &header, purpose, data_channel)?;
         let taken = if self.recovery.is_suspect(header.sbn, purpose, data_channel) {
             Err(DropReason::Suspect)
@@ -44,7 +52,15 @@ impl<K: SymbolSink> Receiver<K> {
                 Err(_) => self.stats.repairs_unneeded += 1,
             }
         }
-        let news = purpose == Purpose::First && self.note_sent(now, &header);
+        let news = match purpose {
+            Purpose::First => self.note_sent(now, &header),
+            // Who learns it from nothing else has to acknowledge the block, and to guarantee it to
+            // its own children.
+            _ if shows_sent && self.delivery.reception().is_complete(header.sbn) => {
+                self.learn_sent(now, header.sbn.saturating_add(1))
+            }
+            _ => false,
+        };
         self.delivery.note_seen(header.sbn);
         let complete = taken.unwrap_or_else(|reason| {
             self.drops.count(reason);

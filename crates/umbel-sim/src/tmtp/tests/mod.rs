@@ -2,12 +2,13 @@
 
 mod bottleneck;
 mod faults;
+mod paper;
 mod scope;
 
 use std::time::Duration;
 
 use umbel_engine::Instant;
-use umbel_engine::tmtp::{BlockCount, ReceiverConfig};
+use umbel_engine::tmtp::{BlockCount, ReceiverConfig, RepairConfig, TimingConfig};
 use umbel_engine::units::Rate;
 use umbel_wire::tmtp::Role;
 
@@ -41,6 +42,8 @@ struct Plan {
     loss: (f64, f64),
     /// Largest number of managers among the children of a node.
     max_children: u16,
+    /// T_ack and n, if they and the error control are the paper's.
+    paper: Option<(Duration, u8)>,
 }
 
 /// Packets as in the paper, 200 of 1,000 bytes in 4 s.
@@ -51,6 +54,7 @@ const PACKETS: Plan = Plan {
     kbit_per_s: 400,
     loss: (0.0, 0.0),
     max_children: 2,
+    paper: None,
 };
 
 /// Blocks of eight symbols, whose repairs are fresh symbols.
@@ -114,6 +118,10 @@ impl World {
         let rate = Rate::from_bits_per_s(plan.kbit_per_s * 1_000).unwrap();
         let mut config = feed.source_config(rate);
         config.tree.max_children = plan.max_children;
+        if let Some((t_ack, intervals)) = plan.paper {
+            config = config.fixed(t_ack, intervals, None);
+            config.repair = RepairConfig::paper();
+        }
         let run = BlockCount { count: plan.blocks, symbols: plan.block_symbols };
         let host = Source::host(&feed, config, [(at(START), run)]);
         simulation.set_app(source, host, Instant::EPOCH).unwrap();
@@ -123,6 +131,10 @@ impl World {
     fn config(&self, node: NodeId) -> ReceiverConfig {
         let mut config = self.feed.receiver_config(node);
         config.tree.max_children = self.plan.max_children;
+        if let Some((t_ack, intervals)) = self.plan.paper {
+            config.timing = TimingConfig::fixed(t_ack, intervals);
+            config.repair = RepairConfig::paper();
+        }
         config
     }
 
