@@ -207,8 +207,8 @@ fn a_packet_is_sent_until_the_last_of_n_receivers_has_it() {
 }
 
 /// Sends one item of [`SYMBOLS`] packets, which many clients want at once. Returns the number of
-/// NAKs for each client until all have it: hardly any needs a third transmission.
-fn naks(policy: &str, clients: u32, loss: f64) -> f64 {
+/// NAKs for each client until all have it. With a code hardly any needs a third transmission.
+fn naks(policy: &str, scheme: Scheme, clients: u32, loss: f64, seed: u64) -> f64 {
     const LEN: usize = 1_400;
     let mut network = Network::new();
     let (server, hub) = (network.host("server"), network.router("hub"));
@@ -241,8 +241,8 @@ fn naks(policy: &str, clients: u32, loss: f64) -> f64 {
         ..SourceConfig::new(Tsi(1), channel(Some(server), 1), rate)
     };
     let len = (LEN - umbel_wire::alc::DataHeader::LEN) as u16;
-    let catalog = Arc::new(Catalog::uniform(1, SYMBOLS, len, Scheme::ReedSolomon));
-    let mut simulation = Simulation::new(network, 1);
+    let catalog = Arc::new(Catalog::uniform(1, SYMBOLS, len, scheme));
+    let mut simulation = Simulation::new(network, seed);
     let host = Server::host(config, 1, catalog.clone());
     simulation.set_app(server, host, Instant::EPOCH).unwrap();
     for &node in &nodes {
@@ -278,12 +278,25 @@ fn what_an_erasure_code_leaves_is_the_tail_of_the_binomial_distribution() {
     const CLIENTS: u32 = 4_000;
     for (expansion, loss) in [(0.1, 0.05), (0.1, 0.1), (0.2, 0.1), (0.3, 0.2)] {
         let policy = format!("FEC({expansion})+R(0)");
-        let naks = naks(&policy, CLIENTS, loss);
+        let naks = naks(&policy, Scheme::ReedSolomon, CLIENTS, loss, 1);
         let n = (f64::from(SYMBOLS) * (1.0 + expansion) - 1e-9).ceil() as u32;
         let formula = more_lost(n, n - u32::from(SYMBOLS), loss);
         let what = format!("clients that need more than {n} of {SYMBOLS} packets at loss {loss}");
         // Three standard deviations of the share of so many clients.
         let deviation = ((1.0 - formula) / formula / f64::from(CLIENTS)).sqrt();
         compare(&what, naks, formula, 3.0 * deviation);
+    }
+}
+
+#[test]
+fn a_client_without_a_code_gets_an_item_again_until_it_has_every_packet() {
+    const RUNS: u64 = 1_500;
+    for loss in [0.0, 0.05, 0.2] {
+        let transmissions = |seed| 1.0 + naks("R(0)+no-ecc", Scheme::NoCode, 1, loss, seed);
+        let all: Vec<f64> = (1..=RUNS).map(transmissions).collect();
+        let mean = all.iter().sum::<f64>() / RUNS as f64;
+        let what = format!("transmissions of {SYMBOLS} packets without a code, loss {loss}");
+        // Three standard deviations of the mean are 2 %.
+        compare(&what, mean, rounds(SYMBOLS.into(), loss), 0.02);
     }
 }

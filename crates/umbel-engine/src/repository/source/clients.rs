@@ -36,7 +36,7 @@ pub(super) struct Client {
     /// Whether the client hears of transmissions in the control group.
     hears_control: bool,
     /// Time until which the client stays joined to the data channel.
-    listening_until: Instant,
+    listening_until: Option<Instant>,
 }
 
 /// All clients, by their sessions.
@@ -75,7 +75,7 @@ impl Clients {
             charged: 0,
             first_request: None,
             hears_control: false,
-            listening_until: Instant::EPOCH,
+            listening_until: None,
         };
         self.by_session.insert(session, client);
         loss.share()
@@ -166,14 +166,18 @@ impl Clients {
         sessions: &BTreeSet<SessionId>,
     ) -> Option<Duration> {
         let clients = sessions.iter().filter_map(|&session| self.get(session));
-        clients.filter(|client| client.listening_until < now).map(|client| client.rtt).max()
+        let absent = |until: Instant| until < now;
+        clients
+            .filter(|client| client.listening_until.is_none_or(absent))
+            .map(|client| client.rtt)
+            .max()
     }
 
     /// Notes that these clients listen until this time, or longer.
     pub(super) fn listen(&mut self, sessions: &BTreeSet<SessionId>, until: Instant) {
         for &session in sessions {
             if let Some(client) = self.get_mut(session) {
-                client.listening_until = client.listening_until.max(until);
+                client.listening_until = client.listening_until.max(Some(until));
             }
         }
     }
