@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::line::Treatment;
-use crate::link::{LinkSpec, Loss};
+use crate::link::{LinkSpec, Loss, Queue};
 use crate::packet::Kinds;
 
 /// Largest number of nodes and of links. Directions of links and places in trees have 32-bit
@@ -169,14 +169,7 @@ impl Network {
         of: Kinds,
         loss: Loss,
     ) -> Result<(), NetworkError> {
-        let index = link.0 as usize;
-        let &(a, b, specs) = self.links.get(index).ok_or(NetworkError::UnknownLink(link))?;
-        let direction = match from {
-            _ if from == a => 0,
-            _ if from == b => 1,
-            _ => return Err(NetworkError::UnknownNode(from)),
-        };
-        let mut spec = self.treatments[specs[direction] as usize].spec().clone();
+        let mut spec = self.spec_from(link, from)?.clone();
         let mut losses = vec![(of, loss)];
         match (spec.loss, spec.loss_of) {
             (Loss::None, _) => {}
@@ -184,7 +177,49 @@ impl Network {
             (present, kinds) => losses.insert(0, (kinds, present)),
         }
         (spec.loss, spec.loss_of) = (Loss::Several(losses), Kinds::ALL);
-        self.links[index].2[direction] = self.intern(spec)?;
+        self.set_spec_from(link, from, spec)
+    }
+
+    /// Puts another queue in front of the direction of a link that begins at `from`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the link is unknown, does not begin at `from`, or a value is out of its
+    /// range.
+    pub fn set_queue(
+        &mut self,
+        link: LinkId,
+        from: NodeId,
+        queue: Queue,
+    ) -> Result<(), NetworkError> {
+        let spec = self.spec_from(link, from)?.clone().queue(queue);
+        self.set_spec_from(link, from, spec)
+    }
+
+    /// Returns the position of the direction of a link that begins at `from`.
+    fn direction(&self, link: LinkId, from: NodeId) -> Result<usize, NetworkError> {
+        let &(a, b, _) = self.links.get(link.0 as usize).ok_or(NetworkError::UnknownLink(link))?;
+        match from {
+            _ if from == a => Ok(0),
+            _ if from == b => Ok(1),
+            _ => Err(NetworkError::UnknownNode(from)),
+        }
+    }
+
+    fn spec_from(&self, link: LinkId, from: NodeId) -> Result<&LinkSpec, NetworkError> {
+        let direction = self.direction(link, from)?;
+        let treatment = self.links[link.0 as usize].2[direction];
+        Ok(self.treatments[treatment as usize].spec())
+    }
+
+    fn set_spec_from(
+        &mut self,
+        link: LinkId,
+        from: NodeId,
+        spec: LinkSpec,
+    ) -> Result<(), NetworkError> {
+        let direction = self.direction(link, from)?;
+        self.links[link.0 as usize].2[direction] = self.intern(spec)?;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Links that fail for some time.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use toml::Spanned;
 use umbel_engine::Instant;
 
 use super::file::Text;
+use super::hosts::matches;
+use crate::network::{LinkId, NodeId};
 use crate::topology::values::{Time, Written};
 use crate::topology::{Mistake, Schedules, Topology};
 
@@ -71,6 +74,40 @@ pub(super) fn links_between(
     Ok(([a.clone(), b.clone()], links.collect()))
 }
 
+/// Returns the links that are meant, in the direction in which they are written. `*` in a name
+/// stands for any characters.
+pub(super) fn directions(
+    link: &Spanned<Vec<Spanned<String>>>,
+    text: &Text<'_>,
+    topology: &Topology,
+) -> Result<Vec<(LinkId, NodeId)>, Mistake> {
+    let number = |name: &str| topology.node_id(name).unwrap_or(NodeId(u32::MAX));
+    let has_pattern = link.get_ref().iter().any(|end| end.get_ref().contains('*'));
+    if !has_pattern || link.get_ref().len() != 2 {
+        let ([a, b], links) = links_between(link, text, topology)?;
+        if links.is_empty() {
+            return Err(text.mistake(link.span(), no_link(topology, &a, &b)));
+        }
+        let from = number(&a);
+        return Ok(links.into_iter().map(|link| (LinkId(link as u32), from)).collect());
+    }
+    let (a, b) = (link.get_ref()[0].get_ref(), link.get_ref()[1].get_ref());
+    let names = topology.names();
+    let mut found = Vec::new();
+    for (index, link) in topology.links.iter().enumerate() {
+        for (from, to) in [(&link.a, &link.b), (&link.b, &link.a)] {
+            if matches(a, from) && matches(b, to) {
+                found.push((LinkId(index as u32), NodeId(names[from.as_str()] as u32)));
+            }
+        }
+    }
+    if found.is_empty() {
+        let message = format!("no link goes from `{a}` to `{b}`");
+        return Err(text.mistake(link.span(), message));
+    }
+    Ok(found)
+}
+
 /// Returns the text of a mistake that names the neighbours of a node.
 pub(super) fn no_link(topology: &Topology, a: &str, b: &str) -> String {
     let neighbours = listed(topology.links.iter().filter_map(|link| {
@@ -104,20 +141,34 @@ pub(super) fn read(
     Ok(cuts)
 }
 
-/// Returns the times when each link goes up and down.
-pub(super) fn schedules(cuts: &[Cut]) -> Schedules {
-    let mut schedules = Schedules::new();
+/// Returns the times when each link goes up and down. Failures of one link may overlap.
+pub(super) fn schedules<'a>(cuts: impl IntoIterator<Item = &'a Cut>) -> Schedules {
+    let mut down: BTreeMap<usize, Vec<(Duration, Option<Duration>)>> = BTreeMap::new();
     for cut in cuts {
         for &link in &cut.links {
-            let schedule = schedules.entry(link).or_default();
-            schedule.push((Instant::EPOCH + cut.from, false));
-            schedule.extend(cut.until.map(|until| (Instant::EPOCH + until, true)));
+            down.entry(link).or_default().push((cut.from, cut.until));
         }
     }
-    for schedule in schedules.values_mut() {
-        schedule.sort_unstable();
+    down.into_iter().map(|(link, times)| (link, schedule(times))).collect()
+}
+
+/// Returns the times when a link goes up and down that is down in each of these spans.
+fn schedule(mut down: Vec<(Duration, Option<Duration>)>) -> Vec<(Instant, bool)> {
+    down.sort_unstable();
+    let mut joined: Vec<(Duration, Option<Duration>)> = Vec::new();
+    for (from, until) in down {
+        match joined.last_mut() {
+            Some((_, end)) if end.is_none_or(|end| from <= end) => {
+                *end = end.zip(until).map(|(end, until)| end.max(until));
+            }
+            _ => joined.push((from, until)),
+        }
     }
-    schedules
+    let at = |time| Instant::EPOCH + time;
+    let changes = joined
+        .into_iter()
+        .flat_map(|(from, until)| [Some((at(from), false)), until.map(|until| (at(until), true))]);
+    changes.flatten().collect()
 }
 
 /// Returns the text of a mistake that names an unknown node and the known ones.
@@ -136,5 +187,34 @@ pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
             format!("{} and {} more", names[..MOST].join(", "), count - MOST)
         }
         _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_that_overlap_or_touch_are_one() {
+        let s = Duration::from_secs;
+        let cut = |link, from, until: Option<u64>| Cut {
+            links: vec![link],
+            from: s(from),
+            until: until.map(s),
+        };
+        let cuts = [
+            cut(0, 7, Some(9)),
+            cut(0, 1, Some(3)),
+            cut(0, 2, Some(5)),
+            cut(0, 5, Some(6)),
+            cut(1, 8, Some(9)),
+            cut(1, 4, None),
+        ];
+        let at = |time| Instant::EPOCH + s(time);
+        let expected = [
+            (0, vec![(at(1), false), (at(6), true), (at(7), false), (at(9), true)]),
+            (1, vec![(at(4), false)]),
+        ];
+        assert_eq!(schedules(&cuts), Schedules::from(expected));
     }
 }

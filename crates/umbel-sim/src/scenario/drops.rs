@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::cut::{links_between, no_link};
+use super::cut::directions;
 use super::file::Text;
-use super::hosts::matches;
 use crate::link::{Loss, ScriptedLoss, TraceEnd};
 use crate::network::{LinkId, Network, NetworkError, NodeId};
 use crate::packet::{FlowId, Kind, Kinds};
@@ -118,7 +117,7 @@ pub(super) fn read(
 
 impl DropEntry {
     fn read(self, text: &Text<'_>, topology: &Topology, folder: &Path) -> Result<Drop, Mistake> {
-        let links = self.links(text, topology)?;
+        let links = directions(&self.link, text, topology)?;
         let of = self.of.unwrap_or(OfEntry::Data).kinds();
         if let Some(trace) = &self.trace {
             for (key, other) in [
@@ -179,40 +178,6 @@ impl DropEntry {
                 Ok(Loss::Every { first: *first.get_ref(), every: *every.get_ref() })
             }
         }
-    }
-
-    /// Returns the links that are meant, in the direction in which they are written. `*` in a name
-    /// stands for any characters.
-    fn links(
-        &self,
-        text: &Text<'_>,
-        topology: &Topology,
-    ) -> Result<Vec<(LinkId, NodeId)>, Mistake> {
-        let number = |name: &str| topology.node_id(name).unwrap_or(NodeId(u32::MAX));
-        let has_pattern = self.link.get_ref().iter().any(|end| end.get_ref().contains('*'));
-        if !has_pattern || self.link.get_ref().len() != 2 {
-            let ([a, b], links) = links_between(&self.link, text, topology)?;
-            if links.is_empty() {
-                return Err(text.mistake(self.link.span(), no_link(topology, &a, &b)));
-            }
-            let from = number(&a);
-            return Ok(links.into_iter().map(|link| (LinkId(link as u32), from)).collect());
-        }
-        let (a, b) = (self.link.get_ref()[0].get_ref(), self.link.get_ref()[1].get_ref());
-        let names = topology.names();
-        let mut found = Vec::new();
-        for (index, link) in topology.links.iter().enumerate() {
-            for (from, to) in [(&link.a, &link.b), (&link.b, &link.a)] {
-                if matches(a, from) && matches(b, to) {
-                    found.push((LinkId(index as u32), NodeId(names[from.as_str()] as u32)));
-                }
-            }
-        }
-        if found.is_empty() {
-            let message = format!("no link goes from `{a}` to `{b}`");
-            return Err(text.mistake(self.link.span(), message));
-        }
-        Ok(found)
     }
 }
 

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::protocol::{Protocol, SECTIONS, Scenery, Section, sections};
 use super::traffic::{self, CrossTraffic};
-use super::{Scenario, cut, drops};
+use super::{Scenario, churn, cut, drops, queues};
 use crate::topology::generate::Generator;
 use crate::topology::values::{Delay, Time, Written};
 use crate::topology::{Mistake, Topology};
@@ -44,7 +44,7 @@ impl<'t> Text<'t> {
 
 /// Keys and sections of every scenario.
 /// A sweep is no key of a scenario: it is taken away before a scenario is read.
-const FRAME: [&str; 11] = [
+const FRAME: [&str; 13] = [
     "name",
     "seed",
     "duration",
@@ -53,6 +53,8 @@ const FRAME: [&str; 11] = [
     "multicast",
     "cut",
     "drop",
+    "queue",
+    "churn",
     "traffic",
     "loss_of",
     "output",
@@ -76,6 +78,10 @@ struct File {
     cut: Vec<cut::CutEntry>,
     #[serde(default)]
     drop: Vec<drops::DropEntry>,
+    #[serde(default)]
+    queue: Vec<queues::QueueEntry>,
+    #[serde(default)]
+    churn: Vec<churn::ChurnEntry>,
     #[serde(default)]
     traffic: Vec<traffic::TrafficEntry>,
     #[serde(default)]
@@ -136,6 +142,8 @@ impl Scenario {
         }
         let cuts = cut::read(file.cut, text, &topology)?;
         let drops = drops::read(file.drop, text, &topology, folder)?;
+        let queues = queues::read(file.queue, text, &topology)?;
+        let churn = churn::read(file.churn, text, &topology)?;
         let traffic = traffic::read(file.traffic, text, &topology)?;
         let protocol = read_protocol(text, table.get_ref(), &topology, &traffic, duration)?;
         Ok(Scenario {
@@ -148,6 +156,8 @@ impl Scenario {
             cuts,
             loss_of: file.loss_of.map_or(Kinds::ALL, drops::OfEntry::kinds),
             drops,
+            queues,
+            churn,
             traffic,
             topology,
             protocol,

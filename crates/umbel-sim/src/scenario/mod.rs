@@ -28,6 +28,7 @@
 //! Any error in a file is a [`Mistake`] that names its line.
 
 mod basep;
+mod churn;
 mod cut;
 mod drops;
 mod file;
@@ -37,6 +38,7 @@ mod party;
 mod paths;
 mod pgm;
 mod protocol;
+mod queues;
 pub mod report;
 mod repository;
 mod rlm;
@@ -59,11 +61,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::basep::Basep;
+pub use self::churn::Churn;
 pub use self::cut::Cut;
 pub use self::drops::Drop;
 pub use self::lms::Lms;
 pub use self::pgm::Pgm;
 pub use self::protocol::{Programs, Protocol};
+pub use self::queues::LinkQueue;
 pub use self::report::Report;
 pub use self::repository::{Arrival, Arrivals, ClientGroup, Item, Repository};
 pub use self::rlm::Rlm;
@@ -100,6 +104,10 @@ pub struct Scenario {
     pub loss_of: Kinds,
     /// Packets that links lose by plan.
     pub drops: Vec<Drop>,
+    /// Queues that replace those of the topology.
+    pub queues: Vec<LinkQueue>,
+    /// Hosts that come and go.
+    pub churn: Vec<Churn>,
     /// Packets of others on the same links.
     pub traffic: Vec<CrossTraffic>,
     /// Protocol that runs on the hosts.
@@ -120,22 +128,25 @@ impl Scenario {
         self.protocol.ends().map_or(self.duration, |ends| ends.min(self.duration))
     }
 
-    /// Returns the times when links go up and down.
-    pub fn schedules(&self) -> Schedules {
-        cut::schedules(&self.cuts)
+    /// Returns the times when links go up and down in the run of a seed.
+    pub fn schedules(&self, seed: u64) -> Schedules {
+        let churn = self.churn.iter();
+        let absences: Vec<Cut> =
+            churn.flat_map(|churn| churn.absences(&self.topology, seed, self.ends())).collect();
+        cut::schedules(self.cuts.iter().chain(&absences))
     }
 
-    /// Returns the network with its failures.
+    /// Returns the network with its failures in the run of the scenario's own seed.
     ///
     /// # Errors
     /// If the simulator does not support a feature, such as links that reorder.
     pub fn network(&self) -> Result<Network, Mistake> {
-        self.network_with_endings().map(|(network, _)| network)
+        self.network_with_endings(self.seed).map(|(network, _)| network)
     }
 
     /// Returns the network, and what tells that a trace of losses has ended.
-    fn network_with_endings(&self) -> Result<(Network, Vec<drops::Ending>), Mistake> {
-        let mut network = self.topology.to_network(&self.schedules())?;
+    fn network_with_endings(&self, seed: u64) -> Result<(Network, Vec<drops::Ending>), Mistake> {
+        let mut network = self.topology.to_network(&self.schedules(seed))?;
         if let Some(latency) = self.join_latency {
             network.set_graft_latency(latency);
         }
@@ -143,6 +154,9 @@ impl Scenario {
             network.set_prune_latency(latency);
         }
         network.set_loss_of(self.loss_of);
+        for queue in &self.queues {
+            queue.apply(&mut network).map_err(|error| Mistake::new(error.to_string()))?;
+        }
         let mut endings = Vec::new();
         for drop in &self.drops {
             let ending = drop.apply(&mut network);
@@ -173,5 +187,7 @@ impl Scenario {
 mod protocol_tests;
 #[cfg(test)]
 mod run_tests;
+#[cfg(test)]
+mod surroundings_tests;
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,7 @@ impl Scenario {
     /// # Errors
     /// If the simulator does not support a feature, such as links that reorder.
     pub fn start(&self, seed: u64) -> Result<Run, Mistake> {
-        let (network, endings) = self.network_with_endings()?;
+        let (network, endings) = self.network_with_endings(seed)?;
         let mut simulation = Simulation::new(network, seed);
         let mut programs = self.protocol.install(self, &mut simulation, seed)?;
         for traffic in &self.traffic {

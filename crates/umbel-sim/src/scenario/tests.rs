@@ -81,7 +81,7 @@ fn a_scenario_is_read_as_it_is_written() {
     assert_eq!(scenario.topology.links[cut.links[0]].b, "h1");
     let at = |s| Instant::EPOCH + Duration::from_secs(s);
     assert_eq!(
-        scenario.schedules().into_iter().collect::<Vec<_>>(),
+        scenario.schedules(1).into_iter().collect::<Vec<_>>(),
         [(cut.links[0], vec![(at(5), false), (at(6), true)])]
     );
 }
@@ -201,7 +201,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "seed = 7",
             "sede = 7",
-            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `traffic`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
+            "line 1: unknown field `sede`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `queue`, `churn`, `traffic`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
         ),
         ("seed = 7", "seed = -7", "line 1: invalid value: integer `-7`, expected u64"),
         ("seed = 7", "seed 7", "line 1: key with no value, expected `=`"),
@@ -296,7 +296,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "[repository]",
             "[repo]",
-            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `traffic`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
+            "line 13: unknown field `repo`, expected one of `name`, `seed`, `duration`, `topology`, `sessions`, `multicast`, `cut`, `drop`, `queue`, `churn`, `traffic`, `loss_of`, `output`, `repository`, `lms`, `srm`, `pgm`, `tmtp`, `basep`, `rlm`, `smo`",
         ),
     ] {
         let found = mistake(what, with);
