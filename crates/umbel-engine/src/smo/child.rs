@@ -1,5 +1,6 @@
 //! The child-TCB: one connection.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -27,6 +28,10 @@ const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_UNHEARD: u8 = 3;
 /// Retransmissions of a child that are under way in its master at most.
 const MAX_WANTED: usize = 64;
+/// Retransmissions of a segment that restart the time-out, at most.
+const MAX_RESTARTS: u8 = 2;
+/// Retransmissions under way whose times are kept, at most. Of others a time-out finds the loss.
+const MAX_AGAIN: usize = 256;
 
 /// Where the bytes come from that a child is sent.
 #[derive(Clone, Debug)]
@@ -113,6 +118,10 @@ pub(super) struct Child {
     timed: Option<Timed>,
     /// When the first hole was sent again.
     hole: Option<Instant>,
+    /// When what is not acknowledged was sent again, by position.
+    again: BTreeMap<u64, Instant>,
+    /// Retransmissions that restarted the time-out since the last progress.
+    restarts: u8,
     /// Whether the recovery began with a probe, so that it is not known yet whether anything was
     /// lost.
     is_probing: bool,
@@ -201,6 +210,8 @@ impl Child {
             retransmitted_to: opening.at,
             timed: None,
             hole: None,
+            again: BTreeMap::new(),
+            restarts: 0,
             is_probing: false,
             wanted: 0,
             rto_at: None,
@@ -317,7 +328,7 @@ impl Child {
         }
         self.take_sample(now, ack, (newest > had).then_some(newest), log);
         if ack > before {
-            self.on_progress(now, ack, in_use, view.sent);
+            self.on_progress(now, ack, in_use, view, log);
         } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -330,7 +341,11 @@ impl Child {
             && at > hole + self.rtt.smoothed().unwrap_or_default() / 4
         {
             self.hole = None;
-            self.board.again(self.una);
+            self.board.again(self.from(view));
+        }
+        if self.board.recovery() == Some(Kind::Timeout) {
+            let old = self.old(now, log);
+            self.board.lose_to(old);
         }
         if news && std::mem::take(&mut self.is_probing) {
             self.on_loss(in_use);
@@ -404,7 +419,22 @@ impl Child {
         }
     }
 
-    fn on_progress(&mut self, now: Instant, ack: u64, in_use: u64, sent: u64) {
+    /// Returns the position before which what has not arrived is lost, since it was multicast long
+    /// enough ago [RFC 8985 §6.3].
+    pub(super) fn old(&self, now: Instant, log: Option<&SendLog>) -> u64 {
+        let late = self.rtt.late().unwrap_or_default().as_nanos() as u64;
+        let at = Instant::from_nanos(now.as_nanos().saturating_sub(late));
+        log.filter(|_| self.hears).map_or(0, |log| log.sent_until(at))
+    }
+
+    fn on_progress(
+        &mut self,
+        now: Instant,
+        ack: u64,
+        in_use: u64,
+        view: &View,
+        log: Option<&SendLog>,
+    ) {
         let acked = ack - self.una;
         if std::mem::take(&mut self.is_probing) {
             let soon = self.rtt.smoothed().unwrap_or_default() / 2;
@@ -416,16 +446,23 @@ impl Child {
             }
         }
         let kind = self.board.recovery();
+        let arrived = match log.filter(|_| self.hears) {
+            Some(log) => self.hole.map_or(0, |at| log.sent_until(at)),
+            None => view.sent,
+        };
         self.una = ack;
         self.nxt = self.nxt.max(ack);
-        self.hole = None;
-        self.progress = now;
+        while self.again.first_key_value().is_some_and(|(&at, _)| at < ack) {
+            self.again.pop_first();
+        }
+        self.hole = self.again.get(&ack).copied();
+        (self.progress, self.restarts) = (now, 0);
         self.rtt.on_progress();
-        if self.board.on_progress(ack, self.has_sack, self.mss.into()) {
+        if self.board.on_progress(ack, self.has_sack, self.mss.into(), arrived) {
             self.wanted = 0;
             self.unheard += u8::from(self.hears);
             if self.unheard >= MAX_UNHEARD {
-                self.become_deaf(sent);
+                self.become_deaf(view.sent);
             }
         }
         if kind != Some(Kind::Fast) {
@@ -453,9 +490,8 @@ impl Child {
             self.closed_since.get_or_insert(now);
         }
         if self.rto_at.is_none() {
-            let stalled = self.progress + config.removal.stall;
-            let at = now + self.rtt.rto(config.initial_rto, config.rto);
-            self.rto_at = Some(if stalled > now { at.min(stalled) } else { at });
+            let rto_at = self.timeout_from(now, config);
+            self.rto_at = Some(rto_at);
             let flight = view.sent.saturating_sub(self.una);
             // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
             if self.board.recovery().is_none()
@@ -464,10 +500,18 @@ impl Child {
                 && let Some(srtt) = self.rtt.smoothed()
             {
                 let late = self.rtt.late().unwrap_or_default();
-                self.probe_at = Some(now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE));
+                let probe_at = now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE);
+                self.probe_at = Some(probe_at.min(rto_at));
             }
         }
         false
+    }
+
+    /// Returns when the time-out is that begins now.
+    fn timeout_from(&self, now: Instant, config: &SourceConfig) -> Instant {
+        let stalled = self.progress + config.removal.stall;
+        let at = now + self.rtt.rto(config.initial_rto, config.rto);
+        if stalled > now { at.min(stalled) } else { at }
     }
 
     /// Returns when the first of its timers runs out.
@@ -489,32 +533,36 @@ impl Child {
     /// forgotten before it.
     pub(super) fn on_hole_late(&mut self, view: &View) {
         self.hole = None;
-        if !self.board.has(self.from(view)) {
-            self.board.again(self.una);
+        let from = self.from(view);
+        if !self.board.has(from) {
+            self.board.again(from);
         }
     }
 
     /// Plans the retransmissions anew, since one of them was forgotten while it waited.
     pub(super) fn on_repair_gone(&mut self) {
-        self.board.again(self.una);
+        self.board.again_all(self.una);
     }
 
     /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
     /// costs half of the window if it turns out that something was lost [RFC 8985 §7].
     pub(super) fn on_probe_timeout(&mut self, view: &View) {
-        self.probe_at = None;
+        // The time-out begins anew [RFC 8985 §7.3].
+        (self.probe_at, self.rto_at) = (None, None);
         let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
         self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
         self.is_probing = true;
     }
 
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
-    pub(super) fn on_timeout(&mut self, view: &View, initial: u32) {
+    /// What was multicast up to `old` has arrived or is lost, the rest may be under way.
+    pub(super) fn on_timeout(&mut self, view: &View, initial: u32, old: u64) {
         let flight = view.sent.saturating_sub(self.una);
         let again = self.rtt.backoff() > 0;
         self.timeouts += 1;
         self.rtt.back_off();
         (self.rto_at, self.probe_at, self.hole, self.timed) = (None, None, None, None);
+        self.again.clear();
         if self.hears && !self.heard {
             // Nothing of what was multicast reached it since the last time-out.
             self.become_deaf(view.sent);
@@ -527,7 +575,9 @@ impl Child {
             // A receiver may have taken back what it SACKed.
             self.board.forget();
         }
-        self.board.begin(Kind::Timeout, self.una, view.sent, view.sent);
+        let first = self.una + u64::from(self.mss);
+        let lost_to = if self.hears { first.max(old).min(view.sent) } else { view.sent };
+        self.board.begin(Kind::Timeout, self.una, view.sent, lost_to);
     }
 
     /// Serves it by unicast from now on, after `sent` was multicast.
@@ -535,6 +585,7 @@ impl Child {
         (self.hears, self.unheard, self.deaf_from) = (false, 0, sent);
         self.nxt = self.una;
         self.board.clear();
+        self.again.clear();
         (self.is_probing, self.wanted) = (false, 0);
     }
 
@@ -570,11 +621,25 @@ impl Child {
     }
 
     /// Notes that a run was sent again, of a stream that is held from `start` on.
-    pub(super) fn on_repaired(&mut self, at: Instant, run: &Range<u64>, start: u64) {
+    pub(super) fn on_repaired(
+        &mut self,
+        at: Instant,
+        run: &Range<u64>,
+        start: u64,
+        config: &SourceConfig,
+    ) {
         self.retransmitted_to = self.retransmitted_to.max(run.end);
         self.timed = self.timed.filter(|timed| timed.end <= run.start);
+        if run.start > self.una && self.again.len() < MAX_AGAIN {
+            self.again.insert(run.start, at);
+        }
         if run.start <= self.una.max(start) {
             self.hole = Some(at);
+            // Otherwise the answer could come after the time-out [RFC 6675 §6].
+            if self.board.recovery() == Some(Kind::Fast) && self.restarts < MAX_RESTARTS {
+                self.restarts += 1;
+                self.rto_at = self.rto_at.max(Some(self.timeout_from(at, config)));
+            }
         }
     }
 

@@ -60,6 +60,12 @@ impl SendLog {
         self.0.get(after.checked_sub(1)?).copied()
     }
 
+    /// Returns the position up to which everything was sent at this time.
+    pub(super) fn sent_until(&self, at: Instant) -> u64 {
+        let after = self.0.partition_point(|(_, sent)| *sent <= at);
+        after.checked_sub(1).and_then(|last| self.0.get(last)).map_or(0, |(end, _)| *end)
+    }
+
     fn release(&mut self, trail: u64) {
         // One stays, for the ACK that moved the trail.
         while self.0.get(1).is_some_and(|(end, _)| *end <= trail) {

@@ -37,6 +37,8 @@ pub(super) struct Scoreboard {
     recovery: Option<(u64, Kind)>,
     lost_to: u64,
     high_rxt: u64,
+    /// Where the next retransmission is, if it was sent again before and lost once more.
+    repeat: Option<u64>,
     /// Whether the recovery has sent nothing yet: the first segment needs no room.
     is_first: bool,
 }
@@ -72,8 +74,10 @@ impl Scoreboard {
     }
 
     /// Notes that everything up to `una` was acknowledged. Returns whether this ended a recovery.
-    pub(super) fn on_progress(&mut self, una: u64, has_sack: bool, mss: u64) -> bool {
-        self.dup_acks = 0;
+    /// `arrived` is the position up to which everything has arrived or is lost, as a
+    /// retransmission shows that left later.
+    pub(super) fn on_progress(&mut self, una: u64, has_sack: bool, mss: u64, arrived: u64) -> bool {
+        (self.dup_acks, self.repeat) = (0, None);
         if !self.sacked.is_empty() {
             self.sacked.remove(0..una);
         }
@@ -87,9 +91,16 @@ impl Scoreboard {
             self.lost_to = self.lost_to.max(una + mss);
         } else if kind == Kind::Fast && self.sacked.is_empty() {
             // The retransmission arrived, and nothing of what left before it.
-            self.lost_to = point;
+            self.lost_to = self.lost_to.max(arrived.min(point));
         }
         false
+    }
+
+    /// Notes that what is not SACKed before a position is lost, of what the recovery concerns.
+    pub(super) fn lose_to(&mut self, position: u64) {
+        if let Some((point, _)) = self.recovery {
+            self.lost_to = self.lost_to.max(position.min(point));
+        }
     }
 
     /// Begins a recovery if the first segment that is outstanding is lost. Returns whether it did.
@@ -111,7 +122,7 @@ impl Scoreboard {
     /// Begins a recovery in which everything below `lost_to` that is not SACKed is lost.
     pub(super) fn begin(&mut self, kind: Kind, una: u64, sent: u64, lost_to: u64) {
         self.recovery = Some((sent, kind));
-        (self.lost_to, self.high_rxt) = (lost_to, una);
+        (self.lost_to, self.high_rxt, self.repeat) = (lost_to, una, None);
         self.is_first = true;
     }
 
@@ -174,7 +185,7 @@ impl Scoreboard {
     /// Returns the next lost run to send again, at most `most` bytes.
     pub(super) fn next_lost(&self, una: u64, sent: u64, most: u64) -> Option<Range<u64>> {
         self.recovery?;
-        let from = self.high_rxt.max(una);
+        let from = self.repeat.unwrap_or(self.high_rxt).max(una);
         let to = self.lost_to.min(sent);
         let gap = self.sacked.gaps(from..to.max(from)).next()?;
         Some(gap.start..gap.end.min(gap.start + most))
@@ -188,16 +199,24 @@ impl Scoreboard {
     /// Notes that a lost run is sent again.
     pub(super) fn on_sent_again(&mut self, run: &Range<u64>) {
         self.high_rxt = self.high_rxt.max(run.end);
-        self.is_first = false;
+        (self.is_first, self.repeat) = (false, None);
     }
 
     /// Gives up what is lost before a position, since it cannot be sent again.
     pub(super) fn give_up(&mut self, to: u64) {
         self.high_rxt = self.high_rxt.max(to);
+        self.repeat = self.repeat.filter(|&at| at >= to);
     }
 
-    /// Lets the first lost run be sent once more, since its retransmission was lost, too.
-    pub(super) fn again(&mut self, una: u64) {
+    /// Lets the first lost run from a position on be sent once more, since its retransmission was
+    /// lost, too. Those behind it may still be under way.
+    pub(super) fn again(&mut self, from: u64) {
+        self.repeat = Some(from);
+        self.is_first = true;
+    }
+
+    /// Plans all retransmissions anew.
+    pub(super) fn again_all(&mut self, una: u64) {
         self.high_rxt = una;
         self.is_first = true;
     }
@@ -234,7 +253,7 @@ mod tests {
         assert_eq!(board.absent(0, 1000, MSS), 400);
         board.on_sent_again(&(0..100));
         assert_eq!((board.absent(0, 1000, MSS), board.next_lost(0, 1000, MSS)), (300, None));
-        assert!(board.on_progress(1000, true, MSS));
+        assert!(board.on_progress(1000, true, MSS, 1000));
         assert!(board.is_clean());
     }
 
@@ -249,8 +268,12 @@ mod tests {
             sent.push(run);
         }
         assert_eq!(sent, [0..100, 100..200, 300..400, 400..500]);
-        assert!(!board.on_progress(300, true, MSS));
+        assert!(!board.on_progress(300, true, MSS, 300));
         board.again(300);
+        assert_eq!(board.next_lost(300, 500, MSS), Some(300..400));
+        board.on_sent_again(&(300..400));
+        assert_eq!(board.next_lost(300, 500, MSS), None);
+        board.again_all(300);
         assert_eq!(board.next_lost(300, 500, MSS), Some(300..400));
         assert_eq!(board.recovery(), Some(Kind::Timeout));
     }
@@ -265,7 +288,7 @@ mod tests {
         assert_eq!(board.next_lost(0, 500, MSS), Some(0..100));
         board.on_sent_again(&(0..100));
         assert_eq!(board.next_lost(0, 500, MSS), None);
-        assert!(!board.on_progress(200, false, MSS));
+        assert!(!board.on_progress(200, false, MSS, 200));
         assert_eq!(board.next_lost(200, 500, MSS), Some(200..300));
     }
 

@@ -1,6 +1,6 @@
 //! Timers.
 
-use super::Source;
+use super::{Source, log_of, view_of};
 use crate::Instant;
 use crate::smo::api::CloseReason;
 use crate::smo::child::Served;
@@ -41,24 +41,27 @@ impl Source {
         }
         let initial = self.config.initial_window;
         let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
-        let (child, view) = self.seen(slot);
+        let Source { children, masters, .. } = self;
+        let child = children[slot as usize].as_mut().expect("who has an alarm is there");
+        let view = view_of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(child.rto_at) {
+        if is_due(child.probe_at) && child.rwnd > 0 {
+            child.on_probe_timeout(&view);
+        } else if is_due(child.rto_at) {
             if child.rwnd == 0 {
                 // Probes of a closed window go on at the pace of time-outs [RFC 9293 §3.8.6.1].
                 child.rtt.back_off();
                 child.rto_at = None;
                 child.probe_due = true;
             } else {
-                child.on_timeout(&view, initial);
+                let old = child.old(now, log_of(child, masters));
+                child.on_timeout(&view, initial, old);
                 // The helper may have missed it.
                 child.membership_due = child.may_hear && matches!(child.served, Served::Master(..));
                 self.stats.timeouts += 1;
             }
         } else if is_due(child.hole_at()) {
             child.on_hole_late(&view);
-        } else if is_due(child.probe_at) {
-            child.on_probe_timeout(&view);
         }
         let child = self.at(slot);
         let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;

@@ -2,7 +2,7 @@
 
 use umbel_wire::tcp::{Flags, Head, Segment};
 
-use super::{Source, SourceEvent, view_of};
+use super::{Source, SourceEvent, log_of, view_of};
 use crate::Instant;
 use crate::smo::api::CloseReason;
 use crate::smo::child::{Acknowledged, Served};
@@ -60,10 +60,7 @@ impl Source {
         let Source { children, masters, base, stats, .. } = self;
         let Some(child) = children[slot as usize].as_mut() else { return Acknowledged::Valid };
         let view = view_of(child, masters);
-        let log = match child.served {
-            Served::Master(place, _) => masters[place as usize].as_ref().map(|master| &master.log),
-            _ => None,
-        };
+        let log = log_of(child, masters);
         let (before, losses) = (child.una, child.loss_events);
         let outcome = child.on_ack(now, *base, head, has_payload, &view, log);
         if outcome != Acknowledged::FarAhead {

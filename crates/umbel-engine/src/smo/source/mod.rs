@@ -20,7 +20,7 @@ use super::api::{
 use super::child::{Child, Served, View};
 use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
-use super::master::Master;
+use super::master::{Master, SendLog};
 use super::peers::Peers;
 use super::tournament::Tournament;
 use crate::bucket::{Limit, Limiter};
@@ -341,10 +341,9 @@ impl Source {
                     let Some(master) = self.master_mut(place) else { return };
                     let threshold = threshold * master.len() as f64;
                     let sent = master.repairs.want(now, slot, &run, rtt, threshold);
-                    let child = self.at(slot);
                     match sent {
-                        Some(at) => child.on_repaired(at, &run, view.start),
-                        None => child.wanted += 1,
+                        Some(at) => self.on_repaired(at, slot, &run),
+                        None => self.at(slot).wanted += 1,
                     }
                 }
                 _ => {
@@ -525,6 +524,14 @@ fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
             View { sent, ackable, start, end, available: master.nxt, is_bound }
         }
         Served::Done => done(child),
+    }
+}
+
+/// Returns when what a child is sent was multicast.
+fn log_of<'a>(child: &Child, masters: &'a [Option<Master>]) -> Option<&'a SendLog> {
+    match child.served {
+        Served::Master(place, _) => Some(&masters.get(place as usize)?.as_ref()?.log),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
-use super::{ROOM_SHARE, Source};
+use super::{ROOM_SHARE, Source, view_of};
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
@@ -120,7 +120,7 @@ impl Source {
                     let Some(child) = children[slot as usize].as_mut() else { continue };
                     child.wanted = child.wanted.saturating_sub(1);
                     match &repair {
-                        Repair::Multicast(..) => child.on_repaired(now, run, start),
+                        Repair::Multicast(..) => child.on_repaired(now, run, start, config),
                         Repair::Unicast(..) => repairs.push_back((slot, child.id, run.clone())),
                     }
                 }
@@ -155,8 +155,7 @@ impl Source {
             if let Some(len) = self.push_to_child(buf, slot, &run) {
                 self.stats.unicast_again.segments += 1;
                 self.stats.unicast_again.bytes += len;
-                let (child, view) = self.seen(slot);
-                child.on_repaired(now, &run, view.start);
+                self.on_repaired(now, slot, &run);
                 self.settle(now, slot);
                 return Some(Transmit::self_clocked(Address::Host(peer)));
             }
@@ -167,6 +166,14 @@ impl Source {
             }
         }
         None
+    }
+
+    /// Notes that a run was sent to a child again.
+    pub(super) fn on_repaired(&mut self, at: Instant, slot: u32, run: &Range<u64>) {
+        let Source { children, masters, config, .. } = self;
+        let child = children[slot as usize].as_mut().expect("it was there before");
+        let start = view_of(child, masters).start;
+        child.on_repaired(at, run, start, config);
     }
 
     /// Adds a segment to a child. Returns the length of its payload, or `None` if it is not held.
@@ -280,12 +287,11 @@ impl Source {
                 child.on_repair_wanted(&run);
                 continue;
             };
-            let child = self.at(slot);
             if again {
-                child.on_repair_wanted(&run);
-                child.on_repaired(now, &run, view.start);
+                self.at(slot).on_repair_wanted(&run);
+                self.on_repaired(now, slot, &run);
             } else {
-                child.on_sent(now, run.end);
+                self.at(slot).on_sent(now, run.end);
             }
             let traffic =
                 if again { &mut self.stats.unicast_again } else { &mut self.stats.unicast };

@@ -4,5 +4,6 @@ mod conditions;
 mod corners;
 mod delivery;
 mod network;
+mod repairs;
 mod script;
 mod seeds;

@@ -83,6 +83,8 @@ pub(super) struct Transfer {
     pub(super) beyond_window: u64,
     /// Segments sent by unicast that end beyond what their receivers had permitted.
     pub(super) beyond_permission: u64,
+    /// Unicast segments with nothing new.
+    pub(super) needless: u64,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
     /// Whether the source's host holds its pace.
@@ -161,12 +163,19 @@ impl Protocol for Transfer {
         };
         let receiver = &mut network.receivers[node].receiver;
         let beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
-        let segment = datagram.payload;
+        let (is_unicast, segment) = (matches!(datagram.by, Address::Host(_)), datagram.payload);
+        let repeated = |receiver: &Receiver| {
+            let of = |reason| receiver.drops().of(reason);
+            of(receiver::DropReason::Stale) + of(receiver::DropReason::Duplicate)
+        };
+        let known = repeated(receiver);
         receiver.handle_datagram(now, datagram);
+        let is_known = u64::from(repeated(receiver) > known);
         // An ACK at the right edge is not acceptable either, and no harm is done.
         if !Segment::parse(segment).unwrap().is_empty() {
             let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
             network.beyond_window += now_beyond - beyond;
+            network.needless += if is_unicast { is_known } else { 0 };
         }
     }
 
