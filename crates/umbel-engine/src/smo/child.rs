@@ -1,6 +1,5 @@
 //! The child-TCB: one connection.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -11,10 +10,14 @@ use super::api::{ChildId, State};
 use super::buffer::Buffer;
 use super::config::SourceConfig;
 use super::congestion::Window;
+use super::hearing::Hearing;
+use super::inbox::Inbox;
 use super::master::{SendLog, Standing};
-use super::reassembly::Reassembly;
+use super::peer_window::PeerWindow;
+use super::resent::Resent;
 use super::rtt::Rtt;
 use super::scoreboard::{Kind, Scoreboard};
+use super::view::View;
 use crate::Instant;
 
 /// Duration of a probe time-out in smoothed RTTs [RFC 8985 §7.2].
@@ -23,16 +26,8 @@ const PROBE_RTTS: u32 = 2;
 const MIN_LATE: Duration = Duration::from_millis(10);
 /// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
-/// Recoveries in a row in which only retransmissions were acknowledged, after which a child counts
-/// as deaf.
-const MAX_UNHEARD: u8 = 3;
 /// Retransmissions of a child that are under way in its master at most.
 const MAX_WANTED: usize = 64;
-/// Retransmissions of a segment that restart the time-out, at most.
-const MAX_RESTARTS: u8 = 2;
-/// Retransmissions under way whose times are kept, at most. Of others a time-out finds the loss.
-const MAX_AGAIN: usize = 256;
-
 /// Where the bytes come from that a child is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Served {
@@ -42,24 +37,6 @@ pub(super) enum Served {
     Master(u32, u32),
     /// It was sent everything, and has acknowledged it.
     Done,
-}
-
-/// What a child must know of the stream that it is served.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct View {
-    /// Next position that was not sent to it.
-    pub(super) sent: u64,
-    /// Greatest position that it may acknowledge.
-    pub(super) ackable: u64,
-    /// First position that is held.
-    pub(super) start: u64,
-    /// Position after FIN, if the end is known.
-    pub(super) end: Option<u64>,
-    /// Position up to which it may be sent new data by unicast; FIN has one, too.
-    pub(super) available: u64,
-    /// Whether no more is sent to it than its congestion window permits. A group that is not
-    /// strictly fair goes on without it.
-    pub(super) is_bound: bool,
 }
 
 /// What an acknowledgement did.
@@ -96,32 +73,13 @@ pub(super) struct Child {
     pub(super) own_end: Option<u64>,
     pub(super) mss: u16,
     pub(super) has_sack: bool,
-    shift: u8,
-    pub(super) rwnd: u64,
-    max_rwnd: u64,
-    wl1: Seq,
-    wl2: u64,
-    /// Whether new data reaches it by multicast, and whether that is possible at all.
-    pub(super) hears: bool,
-    pub(super) may_hear: bool,
-    /// Whether it acknowledged what was only multicast since the last time-out.
-    heard: bool,
-    /// Position up to which it may have what was multicast before it became deaf.
-    deaf_from: u64,
-    /// Recoveries that ended since it was heard to receive multicasts.
-    unheard: u8,
+    pub(super) permits: PeerWindow,
+    pub(super) hearing: Hearing,
     pub(super) window: Window,
     pub(super) rtt: Rtt,
     pub(super) board: Scoreboard,
-    /// Position up to which bytes were sent more than once, or by unicast.
-    retransmitted_to: u64,
+    resent: Resent,
     timed: Option<Timed>,
-    /// When the first hole was sent again.
-    hole: Option<Instant>,
-    /// When what is not acknowledged was sent again, by position.
-    again: BTreeMap<u64, Instant>,
-    /// Retransmissions that restarted the time-out since the last progress.
-    restarts: u8,
     /// Whether the recovery began with a probe, so that it is not known yet whether anything was
     /// lost.
     is_probing: bool,
@@ -132,19 +90,11 @@ pub(super) struct Child {
     pub(super) probe_at: Option<Instant>,
     /// When the last progress was made, or outstanding data was sent after none was.
     pub(super) progress: Instant,
-    /// When its window closed.
-    pub(super) closed_since: Option<Instant>,
     pub(super) heard_at: Instant,
     pub(super) keep_alive_probes: u32,
     challenged: Instant,
 
-    pub(super) received: Reassembly,
-    /// Sequence number of position 0 of what it sends.
-    pub(super) irs: Seq,
-    pub(super) received_end: bool,
-    /// Position of its FIN, once it is known.
-    pub(super) fin_at: Option<u64>,
-    pub(super) unconsumed: usize,
+    pub(super) inbox: Inbox,
     /// Whether it finished before the source did.
     pub(super) finished_first: bool,
 
@@ -160,7 +110,6 @@ pub(super) struct Child {
     pub(super) unicast_bytes: u64,
     pub(super) loss_events: u64,
     pub(super) timeouts: u64,
-    pub(super) received_bytes: u64,
 }
 
 /// What the handshake found out.
@@ -180,7 +129,6 @@ impl Child {
     /// Creates a child whose handshake this segment completed.
     pub(super) fn new(now: Instant, config: &SourceConfig, opening: Opening, head: &Head) -> Child {
         let mss = opening.mss.min(config.mss);
-        let rwnd = u64::from(head.window) << opening.shift;
         let mut rtt = Rtt::new();
         opening.rtt.into_iter().for_each(|sample| rtt.sample(sample));
         Child {
@@ -193,39 +141,23 @@ impl Child {
             own_end: None,
             mss,
             has_sack: opening.has_sack,
-            shift: opening.shift,
-            rwnd,
-            max_rwnd: rwnd,
-            wl1: head.seq,
-            wl2: opening.at,
-            hears: false,
+            permits: PeerWindow::new(head, opening.shift, opening.at),
             // What is multicast would be too long for it.
-            may_hear: opening.mss >= config.mss,
-            heard: false,
-            deaf_from: 0,
-            unheard: 0,
+            hearing: Hearing::new(opening.mss >= config.mss),
             window: Window::new(config.congestion, mss.into(), config.initial_window),
             rtt,
             board: Scoreboard::default(),
-            retransmitted_to: opening.at,
+            resent: Resent::new(opening.at),
             timed: None,
-            hole: None,
-            again: BTreeMap::new(),
-            restarts: 0,
             is_probing: false,
             wanted: 0,
             rto_at: None,
             probe_at: None,
             progress: now,
-            closed_since: None,
             heard_at: now,
             keep_alive_probes: 0,
             challenged: Instant::EPOCH,
-            received: Reassembly::new(0),
-            irs: opening.irs.plus(1),
-            received_end: false,
-            fin_at: None,
-            unconsumed: 0,
+            inbox: Inbox::new(opening.irs.plus(1)),
             finished_first: false,
             ack_due: false,
             probe_due: false,
@@ -236,7 +168,6 @@ impl Child {
             unicast_bytes: 0,
             loss_events: 0,
             timeouts: 0,
-            received_bytes: 0,
         }
     }
 
@@ -244,7 +175,7 @@ impl Child {
     pub(super) fn state(&self, view: &View) -> State {
         let fin_sent = view.end.is_some_and(|end| view.sent >= end);
         let fin_acked = matches!(self.served, Served::Done);
-        match (self.received_end, fin_sent || fin_acked) {
+        match (self.inbox.has_ended(), fin_sent || fin_acked) {
             (false, false) => State::Established,
             (true, false) => State::CloseWait,
             (false, true) if fin_acked => State::FinWait2,
@@ -254,21 +185,14 @@ impl Child {
         }
     }
 
-    /// Returns the next sequence number that is expected from it: `RCV.NXT`.
-    pub(super) fn rcv_nxt(&self) -> Seq {
-        self.irs.plus(self.received.next() as u32)
+    /// Returns the least window that is not closed: in a group, below a segment all others wait.
+    fn least_window(&self) -> u64 {
+        if matches!(self.served, Served::Alone(_)) { 1 } else { self.mss.into() }
     }
 
-    /// Returns the bytes that it may send.
-    pub(super) fn receive_window(&self, config: &SourceConfig) -> u16 {
-        let used = self.unconsumed.min(usize::from(config.receive_buffer)) as u16;
-        config.receive_buffer - used
-    }
-
-    /// Returns whether its window takes nothing, or in a group so little that all the others wait.
-    fn is_closed(&self) -> bool {
-        let is_alone = matches!(self.served, Served::Alone(_));
-        self.rwnd < if is_alone { 1 } else { u64::from(self.mss) }
+    /// Returns the right edge of its receive window.
+    pub(super) fn permitted_to(&self) -> u64 {
+        self.una + self.permits.size()
     }
 
     /// Returns whether a segment that is not acceptable may be answered now.
@@ -302,24 +226,21 @@ impl Child {
             return Acknowledged::FarAhead;
         }
         if ack < self.una {
-            // RFC 5961 §5.2: an older one than the window permits is challenged.
-            let is_old = self.una - ack > self.max_rwnd.max(1);
-            return if is_old { Acknowledged::Old } else { Acknowledged::Valid };
+            return if self.permits.is_old(self.una - ack) {
+                Acknowledged::Old
+            } else {
+                Acknowledged::Valid
+            };
         }
-        let window = u64::from(head.window) << self.shift;
-        let is_same_window = window == self.rwnd;
-        let order = head.seq.since(self.wl1);
-        if order > 0 || order == 0 && self.wl2 <= ack {
-            (self.wl1, self.wl2, self.rwnd) = (head.seq, ack, window);
-            self.max_rwnd = self.max_rwnd.max(window);
-            if !self.is_closed() {
-                self.closed_since = None;
-            }
-        }
+        let is_same_window = self.permits.is_same(head);
+        self.permits.on_segment(head, ack, self.least_window());
         let before = self.una;
         let in_use = view.sent.saturating_sub(before);
-        let by_unicast =
-            if self.hears { self.retransmitted_to } else { self.nxt.max(self.deaf_from) };
+        let by_unicast = if self.hearing.hears {
+            self.resent.end()
+        } else {
+            self.nxt.max(self.hearing.deaf_from)
+        };
         let had = self.board.highest().max(before);
         let (news, highest) = self.on_sack(base, head, ack, view);
         let newest = ack.max(highest);
@@ -336,11 +257,11 @@ impl Child {
         // retransmission was lost, too [RFC 8985 §6.2].
         if news
             && ack == before
-            && let (Some(hole), Some(log)) = (self.hole, log)
+            && let (Some(hole), Some(log)) = (self.resent.hole(), log)
             && let Some((_, at)) = log.sent(highest)
             && at > hole + self.rtt.smoothed().unwrap_or_default() / 4
         {
-            self.hole = None;
+            self.resent.forget_hole();
             self.board.again(self.from(view));
         }
         if self.board.recovery() == Some(Kind::Timeout) {
@@ -377,9 +298,9 @@ impl Child {
             if right <= ack {
                 // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too,
                 // unless it was sent again, or received before the child became deaf.
-                let is_news = left >= self.retransmitted_to.max(self.deaf_from);
-                let may_hear = self.may_hear && matches!(self.served, Served::Master(..));
-                if is_news && may_hear && !self.hears {
+                let is_news = left >= self.resent.end().max(self.hearing.deaf_from);
+                let may_hear = self.hearing.may_hear && matches!(self.served, Served::Master(..));
+                if is_news && may_hear && !self.hearing.hears {
                     self.on_heard(view);
                 }
                 continue;
@@ -392,11 +313,12 @@ impl Child {
 
     /// Notes that it received what was only multicast.
     fn on_heard(&mut self, view: &View) {
-        (self.heard, self.unheard) = (true, 0);
-        if !self.hears && self.may_hear && matches!(self.served, Served::Master(..)) {
-            self.hears = true;
+        self.hearing.on_heard();
+        if !self.hearing.hears && self.hearing.may_hear && matches!(self.served, Served::Master(..))
+        {
+            self.hearing.hears = true;
             // All that was multicast until now may be lost to it.
-            self.retransmitted_to = self.nxt.max(self.una);
+            self.resent.begin(self.nxt.max(self.una));
             self.nxt = view.ackable;
             self.timed = None;
         }
@@ -406,9 +328,9 @@ impl Child {
     /// end of the bytes that it is the first to name, if they are beyond all others: an ACK beyond
     /// a hole that was filled says when it was filled, and not how long the rest was on its way.
     fn take_sample(&mut self, now: Instant, ack: u64, newest: Option<u64>, log: Option<&SendLog>) {
-        let sent_at = if self.hears {
+        let sent_at = if self.hearing.hears {
             let sent = newest.and_then(|newest| log?.sent(newest));
-            sent.filter(|(end, _)| *end > self.una.max(self.retransmitted_to))
+            sent.filter(|(end, _)| *end > self.una.max(self.resent.end()))
         } else {
             let timed = self.timed.as_ref().map(|timed| (timed.end, timed.at));
             timed.filter(|(end, _)| *end <= ack || self.board.has(end - 1))
@@ -424,7 +346,7 @@ impl Child {
     pub(super) fn old(&self, now: Instant, log: Option<&SendLog>) -> u64 {
         let late = self.rtt.late().unwrap_or_default().as_nanos() as u64;
         let at = Instant::from_nanos(now.as_nanos().saturating_sub(late));
-        log.filter(|_| self.hears).map_or(0, |log| log.sent_until(at))
+        log.filter(|_| self.hearing.hears).map_or(0, |log| log.sent_until(at))
     }
 
     fn on_progress(
@@ -438,7 +360,7 @@ impl Child {
         let acked = ack - self.una;
         if std::mem::take(&mut self.is_probing) {
             let soon = self.rtt.smoothed().unwrap_or_default() / 2;
-            if self.hole.is_none_or(|at| now.since(at) < soon) {
+            if self.resent.hole().is_none_or(|at| now.since(at) < soon) {
                 // The answer to what was sent first: nothing was lost.
                 self.board.cancel();
             } else {
@@ -446,22 +368,18 @@ impl Child {
             }
         }
         let kind = self.board.recovery();
-        let arrived = match log.filter(|_| self.hears) {
-            Some(log) => self.hole.map_or(0, |at| log.sent_until(at)),
+        let arrived = match log.filter(|_| self.hearing.hears) {
+            Some(log) => self.resent.hole().map_or(0, |at| log.sent_until(at)),
             None => view.sent,
         };
         self.una = ack;
         self.nxt = self.nxt.max(ack);
-        while self.again.first_key_value().is_some_and(|(&at, _)| at < ack) {
-            self.again.pop_first();
-        }
-        self.hole = self.again.get(&ack).copied();
-        (self.progress, self.restarts) = (now, 0);
+        self.resent.on_progress(ack);
+        self.progress = now;
         self.rtt.on_progress();
         if self.board.on_progress(ack, self.has_sack, self.mss.into(), arrived) {
             self.wanted = 0;
-            self.unheard += u8::from(self.hears);
-            if self.unheard >= MAX_UNHEARD {
+            if self.hearing.on_recovery() {
                 self.become_deaf(view.sent);
             }
         }
@@ -481,14 +399,14 @@ impl Child {
     /// Sets the timers for what is outstanding now. Returns whether it waits for data.
     pub(super) fn set_timers(&mut self, now: Instant, config: &SourceConfig, view: &View) -> bool {
         let outstanding = view.sent > self.una;
-        let waits_for_window = self.rwnd == 0 && view.end.is_none_or(|end| self.una < end);
+        let waits_for_window =
+            self.permits.size() == 0 && view.end.is_none_or(|end| self.una < end);
         if !outstanding && !waits_for_window {
-            (self.rto_at, self.probe_at, self.hole) = (None, None, None);
+            (self.rto_at, self.probe_at) = (None, None);
+            self.resent.forget_hole();
             return true;
         }
-        if self.is_closed() {
-            self.closed_since.get_or_insert(now);
-        }
+        self.permits.on_wait(now, self.least_window());
         if self.rto_at.is_none() {
             let rto_at = self.timeout_from(now, config);
             self.rto_at = Some(rto_at);
@@ -496,7 +414,7 @@ impl Child {
             // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
             if self.board.recovery().is_none()
                 && flight > u64::from(self.mss)
-                && self.hole.is_none()
+                && self.resent.hole().is_none()
                 && let Some(srtt) = self.rtt.smoothed()
             {
                 let late = self.rtt.late().unwrap_or_default();
@@ -526,13 +444,13 @@ impl Child {
     /// it at once, so that the lower bound of the RTO does not apply.
     pub(super) fn hole_at(&self) -> Option<Instant> {
         self.board.recovery()?;
-        Some(self.hole? + self.rtt.late()?.max(MIN_LATE))
+        Some(self.resent.hole()? + self.rtt.late()?.max(MIN_LATE))
     }
 
     /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
     /// forgotten before it.
     pub(super) fn on_hole_late(&mut self, view: &View) {
-        self.hole = None;
+        self.resent.forget_hole();
         let from = self.from(view);
         if !self.board.has(from) {
             self.board.again(from);
@@ -561,31 +479,31 @@ impl Child {
         let again = self.rtt.backoff() > 0;
         self.timeouts += 1;
         self.rtt.back_off();
-        (self.rto_at, self.probe_at, self.hole, self.timed) = (None, None, None, None);
-        self.again.clear();
-        if self.hears && !self.heard {
+        (self.rto_at, self.probe_at, self.timed) = (None, None, None);
+        self.resent.forget();
+        if self.hearing.on_timeout() {
             // Nothing of what was multicast reached it since the last time-out.
             self.become_deaf(view.sent);
             self.window.restart(initial);
             return;
         }
-        (self.heard, self.is_probing, self.wanted) = (false, false, 0);
+        (self.is_probing, self.wanted) = (false, 0);
         self.window.on_timeout(flight, again);
         if again {
             // A receiver may have taken back what it SACKed.
             self.board.forget();
         }
         let first = self.una + u64::from(self.mss);
-        let lost_to = if self.hears { first.max(old).min(view.sent) } else { view.sent };
+        let lost_to = if self.hearing.hears { first.max(old).min(view.sent) } else { view.sent };
         self.board.begin(Kind::Timeout, self.una, view.sent, lost_to);
     }
 
     /// Serves it by unicast from now on, after `sent` was multicast.
     fn become_deaf(&mut self, sent: u64) {
-        (self.hears, self.unheard, self.deaf_from) = (false, 0, sent);
+        self.hearing.on_deaf(sent);
         self.nxt = self.una;
         self.board.clear();
-        self.again.clear();
+        self.resent.forget();
         (self.is_probing, self.wanted) = (false, 0);
     }
 
@@ -609,7 +527,7 @@ impl Child {
     /// Returns what its window takes of a run. It can be less than was multicast: a late comer is
     /// heard only after its stream has begun. A part of a segment may go if it is the first.
     fn permitted(&self, run: Range<u64>) -> Option<Range<u64>> {
-        let end = run.end.min(self.una + self.rwnd);
+        let end = run.end.min(self.permitted_to());
         let may_go = end == run.end || run.start == self.una;
         (may_go && run.start < end).then_some(run.start..end)
     }
@@ -617,7 +535,7 @@ impl Child {
     /// Notes that a run will be sent again.
     pub(super) fn on_repair_wanted(&mut self, run: &Range<u64>) {
         self.board.on_sent_again(run);
-        self.retransmitted_to = self.retransmitted_to.max(run.end);
+        self.resent.extend(run.end);
     }
 
     /// Notes that a run was sent again, of a stream that is held from `start` on.
@@ -628,18 +546,13 @@ impl Child {
         start: u64,
         config: &SourceConfig,
     ) {
-        self.retransmitted_to = self.retransmitted_to.max(run.end);
         self.timed = self.timed.filter(|timed| timed.end <= run.start);
-        if run.start > self.una && self.again.len() < MAX_AGAIN {
-            self.again.insert(run.start, at);
-        }
-        if run.start <= self.una.max(start) {
-            self.hole = Some(at);
-            // Otherwise the answer could come after the time-out [RFC 6675 §6].
-            if self.board.recovery() == Some(Kind::Fast) && self.restarts < MAX_RESTARTS {
-                self.restarts += 1;
-                self.rto_at = self.rto_at.max(Some(self.timeout_from(at, config)));
-            }
+        self.resent.on_sent(at, run, self.una, start);
+        // Otherwise the answer could come after the time-out [RFC 6675 §6].
+        let is_first = run.start <= self.una.max(start);
+        let is_fast = self.board.recovery() == Some(Kind::Fast);
+        if is_first && is_fast && self.resent.restarts() {
+            self.rto_at = self.rto_at.max(Some(self.timeout_from(at, config)));
         }
     }
 
@@ -659,14 +572,14 @@ impl Child {
     /// outstanding, a part of a segment may go.
     pub(super) fn sendable(&self, view: &View) -> u64 {
         let all = view.available.saturating_sub(self.nxt);
-        let allowed = self.edge(view).min(self.una + self.rwnd).saturating_sub(self.nxt);
+        let allowed = self.edge(view).min(self.permitted_to()).saturating_sub(self.nxt);
         let is_whole = allowed >= all || allowed >= u64::from(self.mss) || self.una == self.nxt;
         if is_whole { all.min(allowed) } else { 0 }
     }
 
     /// Notes that new data up to `end` left by unicast.
     pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
-        if self.timed.is_none() && end > self.retransmitted_to {
+        if self.timed.is_none() && end > self.resent.end() {
             self.timed = Some(Timed { end, at: now });
         }
         if self.una == self.nxt {
@@ -679,9 +592,9 @@ impl Child {
     pub(super) fn standing(&self, view: &View) -> Standing {
         Standing {
             una: self.una,
-            edge: self.hears.then(|| self.edge(view)),
+            edge: self.hearing.hears.then(|| self.edge(view)),
             from: self.from(view),
-            window: if self.own_end.is_some() { u64::MAX - 1 } else { self.una + self.rwnd },
+            window: if self.own_end.is_some() { u64::MAX - 1 } else { self.permitted_to() },
             rtt: self.rtt.smoothed().map_or(0, |srtt| srtt.as_nanos() as u64),
             average: self.window.average(),
             slow_start: self.window.in_slow_start(),

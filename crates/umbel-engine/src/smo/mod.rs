@@ -108,6 +108,8 @@
 //!   hole at once, so that the answer is late after `SRTT + 4 RTTVAR`, or when something arrived
 //!   that left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
 //!   [RFC 8985 §7]. Both matter here, since one RTO stops the whole group.
+//!   A retransmission and a probe restart the RTO [RFC 6675 §6], and what was multicast less than
+//!   `SRTT + 4 RTTVAR` before it runs out counts as under way.
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing
@@ -143,17 +145,22 @@ mod config;
 mod congestion;
 pub mod delivery;
 mod drops;
+mod hearing;
+mod inbox;
 mod master;
+mod peer_window;
 mod peers;
 mod reassembly;
 pub mod receiver;
 mod repairs;
+mod resent;
 mod rtt;
 mod scoreboard;
 mod source;
 #[cfg(test)]
 mod tests;
 mod tournament;
+mod view;
 
 pub use api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,

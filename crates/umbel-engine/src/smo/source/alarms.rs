@@ -1,9 +1,10 @@
 //! Timers.
 
-use super::{Source, log_of, view_of};
+use super::Source;
 use crate::Instant;
 use crate::smo::api::CloseReason;
 use crate::smo::child::Served;
+use crate::smo::view::{View, log_of};
 
 impl Source {
     pub(super) fn on_timers(&mut self, now: Instant) {
@@ -43,12 +44,12 @@ impl Source {
         let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
         let Source { children, masters, .. } = self;
         let child = children[slot as usize].as_mut().expect("who has an alarm is there");
-        let view = view_of(child, masters);
+        let view = View::of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(child.probe_at) && child.rwnd > 0 {
+        if is_due(child.probe_at) && child.permits.size() > 0 {
             child.on_probe_timeout(&view);
         } else if is_due(child.rto_at) {
-            if child.rwnd == 0 {
+            if child.permits.size() == 0 {
                 // Probes of a closed window go on at the pace of time-outs [RFC 9293 §3.8.6.1].
                 child.rtt.back_off();
                 child.rto_at = None;
@@ -57,7 +58,8 @@ impl Source {
                 let old = child.old(now, log_of(child, masters));
                 child.on_timeout(&view, initial, old);
                 // The helper may have missed it.
-                child.membership_due = child.may_hear && matches!(child.served, Served::Master(..));
+                child.membership_due =
+                    child.hearing.may_hear && matches!(child.served, Served::Master(..));
                 self.stats.timeouts += 1;
             }
         } else if is_due(child.hole_at()) {
@@ -86,11 +88,11 @@ impl Source {
         if child.keep_alive_probes >= probes && is_over(child.heard_at, quiet) {
             return Some(CloseReason::Dead);
         }
-        if child.closed_since.is_some_and(|since| is_over(since, rules.closed_window)) {
+        if child.permits.is_closed_for(now, rules.closed_window) {
             return Some(CloseReason::ClosedWindow);
         }
         let outstanding = view.sent > child.una;
-        if outstanding && child.rwnd > 0 && is_over(child.progress, rules.stall) {
+        if outstanding && child.permits.size() > 0 && is_over(child.progress, rules.stall) {
             return Some(CloseReason::Stalled);
         }
         // An ordinary receiver does not skip what is released.

@@ -2,18 +2,19 @@
 
 use umbel_wire::tcp::{Flags, Head, Segment};
 
-use super::{Source, SourceEvent, log_of, view_of};
+use super::{Source, SourceEvent};
 use crate::Instant;
 use crate::smo::api::CloseReason;
 use crate::smo::child::{Acknowledged, Served};
 use crate::smo::drops::DropReason;
+use crate::smo::view::{View, log_of};
 
 impl Source {
     pub(super) fn on_segment(&mut self, now: Instant, slot: u32, segment: &Segment<'_>) {
         let head = &segment.head;
         let window = i32::from(self.config.receive_buffer);
         let child = self.at(slot);
-        let offset = head.seq.since(child.rcv_nxt());
+        let offset = head.seq.since(child.inbox.next());
         if head.flags.has(Flags::RST) {
             return self.on_reset(now, slot, offset, window);
         }
@@ -59,7 +60,7 @@ impl Source {
     ) -> Acknowledged {
         let Source { children, masters, base, stats, .. } = self;
         let Some(child) = children[slot as usize].as_mut() else { return Acknowledged::Valid };
-        let view = view_of(child, masters);
+        let view = View::of(child, masters);
         let log = log_of(child, masters);
         let (before, losses) = (child.una, child.loss_events);
         let outcome = child.on_ack(now, *base, head, has_payload, &view, log);
@@ -100,33 +101,11 @@ impl Source {
         let Source { config, drops, events, .. } = self;
         let child = self.children[slot as usize].as_mut().expect("it was there before");
         child.ack_due = true;
-        let next = child.received.next();
-        let Some(at) = next.checked_add_signed(i64::from(offset)) else {
-            drops.count(DropReason::Duplicate);
-            return self.make_ready(slot);
-        };
-        let room = u64::from(child.receive_window(config));
-        let (end, limit) = (at + segment.payload.len() as u64, next + room);
-        let limit = child.fin_at.map_or(limit, |fin| limit.min(fin));
-        let payload = match limit.checked_sub(at) {
-            Some(fits) if end > limit => &segment.payload[..fits as usize],
-            Some(_) => segment.payload,
-            None => &[],
-        };
-        if payload.len() < segment.payload.len() {
-            drops.count(DropReason::NoRoom);
-        } else if segment.head.flags.has(Flags::FIN) {
-            child.fin_at = Some(child.fin_at.unwrap_or(end));
-        }
-        if !payload.is_empty() && !child.received.insert(at, payload) {
-            drops.count(DropReason::Duplicate);
-        }
-        while let Some(bytes) = child.received.pop() {
-            child.unconsumed += bytes.len();
-            child.received_bytes += bytes.len() as u64;
+        child.inbox.take(segment, offset, config.receive_buffer, drops);
+        while let Some(bytes) = child.inbox.pop() {
             events.push_back(SourceEvent::Received { child: child.id, bytes });
         }
-        if child.fin_at == Some(child.received.next()) && !child.received_end {
+        if child.inbox.pass_end() {
             self.on_received_end(slot);
         }
         self.make_ready(slot);
@@ -136,8 +115,6 @@ impl Source {
         let (child, view) = self.seen(slot);
         let is_done = matches!(child.served, Served::Done);
         child.finished_first = !is_done && view.end.is_none_or(|end| view.sent < end);
-        child.received.step();
-        child.received_end = true;
         let id = child.id;
         self.events.push_back(SourceEvent::ReceivedEnd { child: id });
     }

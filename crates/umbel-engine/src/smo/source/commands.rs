@@ -82,8 +82,8 @@ impl Source {
         if child.una < master.buffer.start() {
             return self.remove(slot, CloseReason::TooLate);
         }
-        child.hears = child.may_hear;
-        if child.hears && master.nxt > child.una {
+        child.hearing.on_master();
+        if child.hearing.hears && master.nxt > child.una {
             // What was multicast before it could receive is lost to it.
             child.board.begin(Kind::Timeout, child.una, master.nxt, master.nxt);
         }
@@ -181,11 +181,11 @@ impl Source {
                 if fin_sent || child.own_end.is_some() {
                     return Err(Error::Ended);
                 }
-                if child.hears {
+                if child.hearing.hears {
                     child.nxt = view.sent;
                 }
                 child.own_end = Some(view.ackable);
-                (child.hears, child.may_hear) = (false, false);
+                child.hearing.on_end();
             }
             Served::Done => return Err(Error::Ended),
         }
@@ -197,12 +197,7 @@ impl Source {
         let slot = self.slot(id)?;
         let (buffer, mss) = (self.config.receive_buffer, self.config.mss);
         let child = self.at(slot);
-        let before = child.unconsumed.min(buffer.into());
-        child.unconsumed = child.unconsumed.saturating_sub(bytes);
-        // The receiver's silly window syndrome [RFC 9293 §3.8.6.2.2].
-        let step = usize::from(mss.min(buffer / 2)).max(1);
-        let is_tight = usize::from(buffer) - before < step;
-        if is_tight && usize::from(buffer) - child.unconsumed.min(buffer.into()) >= step {
+        if child.inbox.consume(bytes, buffer, mss) {
             child.ack_due = true;
             self.make_ready(slot);
         }

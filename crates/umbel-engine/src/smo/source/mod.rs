@@ -17,12 +17,13 @@ use super::api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
     SourceStats, Stream,
 };
-use super::child::{Child, Served, View};
+use super::child::{Child, Served};
 use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
-use super::master::{Master, SendLog};
+use super::master::Master;
 use super::peers::Peers;
 use super::tournament::Tournament;
+use super::view::View;
 use crate::bucket::{Limit, Limiter};
 use crate::chance::Generator;
 use crate::units::Rate;
@@ -211,16 +212,16 @@ impl Source {
             peer: child.peer,
             state: child.state(&view),
             master,
-            hears: child.hears,
+            hears: child.hearing.hears,
             acknowledged: child.una,
             outstanding: view.sent.saturating_sub(child.una),
             rtt: child.rtt.smoothed(),
             congestion_window: child.window.bytes(),
-            receive_window: child.rwnd,
+            receive_window: child.permits.size(),
             unicast_bytes: child.unicast_bytes,
             loss_events: child.loss_events,
             timeouts: child.timeouts,
-            received_bytes: child.received_bytes,
+            received_bytes: child.inbox.total(),
         })
     }
 
@@ -248,14 +249,14 @@ impl Source {
 
     /// Returns what a child must know of its stream.
     fn view(&self, child: &Child) -> View {
-        view_of(child, &self.masters)
+        View::of(child, &self.masters)
     }
 
     /// Returns a child with its view.
     fn seen(&mut self, slot: u32) -> (&mut Child, View) {
         let Source { children, masters, .. } = self;
         let child = children[slot as usize].as_mut().expect("slots of the tables are taken");
-        let view = view_of(child, masters);
+        let view = View::of(child, masters);
         (child, view)
     }
 
@@ -288,9 +289,9 @@ impl Source {
         }
         let Source { children, masters, config, .. } = self;
         let child = children[slot as usize].as_mut().expect("it was there before");
-        let view = view_of(child, masters);
+        let view = View::of(child, masters);
         let waits = child.set_timers(now, config, &view);
-        let sends_alone = !child.hears && child.sendable(&view) > 0;
+        let sends_alone = !child.hearing.hears && child.sendable(&view) > 0;
         if let Served::Master(place, seat) = child.served
             && let Some(master) = masters[place as usize].as_mut()
         {
@@ -328,13 +329,13 @@ impl Source {
                 continue;
             }
             match child.served {
-                Served::Master(..) if child.hears && child.una < view.start => {
+                Served::Master(..) if child.hearing.hears && child.una < view.start => {
                     // What it lacks reaches its age soon, too: there is no time to count others.
                     child.on_repair_wanted(&run);
                     let id = child.id;
                     self.repairs.push_back((slot, id, run));
                 }
-                Served::Master(place, _) if child.hears => {
+                Served::Master(place, _) if child.hearing.hears => {
                     child.on_repair_wanted(&run);
                     let rtt = child.rtt.late().unwrap_or_default();
                     let threshold = self.config.threshold;
@@ -360,11 +361,10 @@ impl Source {
         self.leave_master(slot);
         let child = self.at(slot);
         child.served = Served::Done;
-        child.hears = false;
-        child.may_hear = false;
+        child.hearing.on_end();
         child.board.clear();
         (child.rto_at, child.probe_at) = (None, None);
-        if child.received_end {
+        if child.inbox.has_ended() {
             self.close(now, slot);
             return true;
         }
@@ -404,7 +404,7 @@ impl Source {
         let base = self.base;
         let child = self.at(slot);
         let (id, peer, ack_due) = (child.id, child.peer, child.ack_due);
-        let (seq, ack) = (base.plus(child.una as u32), child.rcv_nxt());
+        let (seq, ack) = (base.plus(child.una as u32), child.inbox.next());
         if !child.finished_first {
             self.time_wait.insert(now, peer, seq, ack);
         }
@@ -423,7 +423,7 @@ impl Source {
         // RST is valid only at the next sequence number that the receiver expects, or it is
         // challenged [RFC 5961 §3]. Where data was lost, that is SND.UNA.
         let seqs = [child.una, view.sent.max(child.una)];
-        let ack = child.rcv_nxt();
+        let ack = child.inbox.next();
         if reason != CloseReason::Reset {
             for (n, position) in seqs.into_iter().enumerate() {
                 if n == 0 || position != seqs[0] {
@@ -494,50 +494,6 @@ impl Source {
             self.events.push_back(SourceEvent::Pace { rate: pace, burst });
         }
     }
-}
-
-/// Returns what a child must know of its stream.
-fn view_of(child: &Child, masters: &[Option<Master>]) -> View {
-    match &child.served {
-        Served::Alone(buffer) => {
-            let (start, end, available) = buffer.as_ref().map_or((0, None, 0), |buffer| {
-                let end = buffer.is_finished().then(|| buffer.end_with_fin());
-                (buffer.start(), end, buffer.end_with_fin())
-            });
-            let (sent, ackable) = (child.nxt, child.nxt);
-            View { sent, ackable, start, end, available, is_bound: true }
-        }
-        Served::Master(place, _) => {
-            let Some(master) = masters.get(*place as usize).and_then(Option::as_ref) else {
-                return done(child);
-            };
-            let start = master.buffer.start();
-            if let Some(end) = child.own_end {
-                let (sent, available) = (child.nxt, end + 1);
-                let end = Some(available);
-                return View { sent, ackable: sent, start, end, available, is_bound: true };
-            }
-            let sent = if child.hears { master.nxt } else { child.nxt };
-            let ackable = if child.may_hear { master.nxt.max(child.nxt) } else { child.nxt };
-            let end = master.buffer.is_finished().then(|| master.buffer.end_with_fin());
-            let is_bound = master.is_bound || !child.hears;
-            View { sent, ackable, start, end, available: master.nxt, is_bound }
-        }
-        Served::Done => done(child),
-    }
-}
-
-/// Returns when what a child is sent was multicast.
-fn log_of<'a>(child: &Child, masters: &'a [Option<Master>]) -> Option<&'a SendLog> {
-    match child.served {
-        Served::Master(place, _) => Some(&masters.get(place as usize)?.as_ref()?.log),
-        _ => None,
-    }
-}
-
-fn done(child: &Child) -> View {
-    let una = child.una;
-    View { sent: una, ackable: una, start: una, end: None, available: una, is_bound: true }
 }
 
 impl Engine for Source {

@@ -6,12 +6,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
-use super::{ROOM_SHARE, Source, view_of};
+use super::{ROOM_SHARE, Source};
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
 use crate::smo::master::Master;
 use crate::smo::repairs::Repair;
+use crate::smo::view::View;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
 /// Segments to one child at once, so that they can leave as one.
@@ -99,8 +100,8 @@ impl Source {
         let (base, config) = (self.base, &self.config);
         let child = self.children[slot as usize].as_mut().expect("it was there before");
         child.ack_due = false;
-        let window = child.receive_window(config);
-        let (peer, ack) = (child.peer, child.rcv_nxt());
+        let window = child.inbox.window(config.receive_buffer);
+        let (peer, ack) = (child.peer, child.inbox.next());
         let seq = base.plus(position as u32);
         Head { window, ..self.bare(peer, seq, Some(ack), flags | Flags::ACK) }
     }
@@ -172,7 +173,7 @@ impl Source {
     pub(super) fn on_repaired(&mut self, at: Instant, slot: u32, run: &Range<u64>) {
         let Source { children, masters, config, .. } = self;
         let child = children[slot as usize].as_mut().expect("it was there before");
-        let start = view_of(child, masters).start;
+        let start = View::of(child, masters).start;
         child.on_repaired(at, run, start, config);
     }
 
@@ -231,7 +232,7 @@ impl Source {
             self.make_ready(slot);
             return Some(to);
         }
-        if !child.hears && !matches!(child.served, Served::Done) {
+        if !child.hearing.hears && !matches!(child.served, Served::Done) {
             self.push_unicast(now, slot, buf);
             // It may have been removed.
             self.children[slot as usize].as_ref()?;
@@ -246,10 +247,10 @@ impl Source {
     fn push_ack(&mut self, slot: u32, buf: &mut TransmitBuf) {
         let (child, view) = self.seen(slot);
         // Beyond the window it would not be acceptable.
-        let sent = if child.hears { view.sent } else { child.nxt };
-        let position = sent.min(child.una + child.rwnd);
+        let sent = if child.hearing.hears { view.sent } else { child.nxt };
+        let position = sent.min(child.permitted_to());
         let membership = match child.served {
-            Served::Master(place, _) if child.may_hear => {
+            Served::Master(place, _) if child.hearing.may_hear => {
                 self.master(place).map_or(0, |master| master.channel.port)
             }
             _ => 0,

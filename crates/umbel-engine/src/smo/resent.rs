@@ -1,0 +1,126 @@
+//! What was sent to a child again, and when.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::Instant;
+
+/// Retransmissions of a segment that restart the time-out, at most.
+const MAX_RESTARTS: u8 = 2;
+/// Retransmissions under way whose times are kept, at most. Of others a time-out finds the loss.
+const MAX_TIMES: usize = 256;
+
+/// Retransmissions of a child.
+#[derive(Clone, Debug)]
+pub(super) struct Resent {
+    /// When the first hole was sent again.
+    hole: Option<Instant>,
+    /// When what is behind it was sent again, by position.
+    times: BTreeMap<u64, Instant>,
+    /// Position up to which bytes were sent more than once, or by unicast.
+    end: u64,
+    /// Retransmissions of the first hole that restarted the time-out.
+    restarts: u8,
+}
+
+impl Resent {
+    /// Creates that of a child that begins at a position.
+    pub(super) fn new(at: u64) -> Resent {
+        Resent { hole: None, times: BTreeMap::new(), end: at, restarts: 0 }
+    }
+
+    /// Returns when the first hole was sent again.
+    pub(super) fn hole(&self) -> Option<Instant> {
+        self.hole
+    }
+
+    /// Returns the position up to which bytes were sent more than once, or by unicast.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Notes that bytes up to a position are sent again, or were sent by unicast.
+    pub(super) fn extend(&mut self, end: u64) {
+        self.end = self.end.max(end);
+    }
+
+    /// Begins anew at a position: what is before it may have been sent more than once.
+    pub(super) fn begin(&mut self, at: u64) {
+        self.end = at;
+    }
+
+    /// Notes that everything before a position was acknowledged: the next hole is the first.
+    pub(super) fn on_progress(&mut self, una: u64) {
+        while self.times.first_key_value().is_some_and(|(&at, _)| at < una) {
+            self.times.pop_first();
+        }
+        self.hole = self.times.get(&una).copied();
+        self.restarts = 0;
+    }
+
+    /// Notes that a run left, of a stream of which the child lacks what is from `una` on, and which
+    /// is held from `start` on.
+    pub(super) fn on_sent(&mut self, at: Instant, run: &Range<u64>, una: u64, start: u64) {
+        self.extend(run.end);
+        if run.start > una && self.times.len() < MAX_TIMES {
+            self.times.insert(run.start, at);
+        }
+        if run.start <= una.max(start) {
+            self.hole = Some(at);
+        }
+    }
+
+    /// Returns whether one more retransmission of the first hole may restart the time-out.
+    pub(super) fn restarts(&mut self) -> bool {
+        let may = self.restarts < MAX_RESTARTS;
+        self.restarts += u8::from(may);
+        may
+    }
+
+    /// Gives up waiting for the answer to the retransmission of the first hole.
+    pub(super) fn forget_hole(&mut self) {
+        self.hole = None;
+    }
+
+    /// Gives up waiting for answers to all.
+    pub(super) fn forget(&mut self) {
+        self.hole = None;
+        self.times.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ms;
+
+    #[test]
+    fn the_next_hole_has_the_time_at_which_it_was_sent_again() {
+        let mut resent = Resent::new(0);
+        resent.on_sent(ms(1), &(0..10), 0, 0);
+        resent.on_sent(ms(2), &(20..30), 0, 0);
+        resent.on_sent(ms(3), &(40..50), 0, 0);
+        assert_eq!((resent.hole(), resent.end()), (Some(ms(1)), 50));
+        resent.on_progress(20);
+        assert_eq!(resent.hole(), Some(ms(2)));
+        // This one was not sent again.
+        resent.on_progress(35);
+        assert_eq!(resent.hole(), None);
+        resent.on_progress(40);
+        assert_eq!(resent.hole(), Some(ms(3)));
+    }
+
+    #[test]
+    fn times_are_bounded() {
+        let mut resent = Resent::new(0);
+        for n in 1..1000 {
+            resent.on_sent(ms(n), &(n * 10..n * 10 + 10), 0, 0);
+        }
+        assert_eq!(resent.times.len(), MAX_TIMES);
+        resent.on_progress(20);
+        resent.on_sent(ms(2000), &(20..30), 20, 0);
+        assert!((0..2).all(|_| resent.restarts()) && !resent.restarts());
+        resent.on_progress(30);
+        assert!(resent.restarts());
+    }
+}
