@@ -117,7 +117,7 @@ fn once_the_digests_of_blocks_are_known_a_wrong_symbol_costs_its_block_alone() {
     for sbn in 0..served.partition.blocks() {
         for _ in 0..10 {
             assert!(client.sink.store_block(served.block(sbn), &wrong(sbn)));
-            let event = client.wait_any();
+            let event = client.wait(|event| !matches!(event, SinkEvent::Progress { .. }));
             let SinkEvent::BlocksDropped { blocks, .. } = event else { panic!("{event:?}") };
             assert_eq!(blocks, [sbn]);
         }
