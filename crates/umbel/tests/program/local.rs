@@ -53,9 +53,7 @@ fn a_get_that_finds_no_server_can_be_interrupted() {
     wait_until("an output directory", || place.out().is_dir());
     std::thread::sleep(std::time::Duration::from_millis(100));
     client.interrupt();
-    let ran = client.finish();
-    ran.failed_with(&["interrupted"]);
-    assert!(ran.took.as_secs() < 4, "{ran:?}");
+    client.finish().failed_with(&["interrupted"]);
 }
 
 #[test]
@@ -341,8 +339,9 @@ fn a_small_item_comes_promptly() {
         })
         .collect();
     eprintln!("1 KB on loopback, process and all: {took:?}");
-    // An optimised build on an idle machine takes much less. This shows that nothing waits in vain.
-    assert!(took.iter().min().unwrap().as_millis() < 1_500, "{took:?}");
+    // An optimised build on an idle machine takes much less. This shows that no time-out, of which
+    // the shortest is 10 s, is waited for.
+    assert!(took.iter().min().unwrap().as_secs() < 8, "{took:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use umbel_engine::units::Rate;
@@ -77,9 +77,7 @@ fn a_sound_path_has_no_problem() {
     for args in [&["--rate", "16M"][..], &["--rate", "16M", "--ipv6"]] {
         let Some(lab) = lab(&Topology::star(2)) else { return };
         let server = Server::start(h1(&lab), args);
-        let started = Instant::now();
         let report = super::patient_doctor(h2(&lab), &[&server.url]);
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
         for check in ["session", "interface", "firewall", "multicast", "path-mtu"] {
             assert_ok(&report, check);
         }
