@@ -123,14 +123,14 @@ fn beggar() -> Attack {
 /// Says what it hears on a channel again, as it was and altered.
 fn repeater() -> Attack {
     Box::new(|voice, heard| {
-        let group = voice.mark.domain;
+        let Mark { source, domain, .. } = voice.mark;
         for one in heard {
-            voice.say(group, &one.bytes);
+            voice.say_as(source, domain, &one.bytes);
             let mut altered = one.bytes.clone();
             if let Some(last) = altered.last_mut() {
                 *last ^= 1;
             }
-            voice.say(group, &altered);
+            voice.say_as(source, domain, &altered);
         }
     })
 }
@@ -169,10 +169,15 @@ fn attacks() -> Vec<(&'static str, Way, Make)> {
         ("replay of what was heard", open, |_| Box::new(forgeries::echo())),
         ("nothing at all", open, |_| Box::new(|_, _| {})),
     ];
-    let repositories: [(&str, bool, Make); 3] = [
+    let repositories: [(&str, bool, Make); 4] = [
         ("R1 replay and alteration", true, |_| repeater()),
-        ("R7 wrong symbols", false, |_| Box::new(forgeries::false_items())),
-        ("R7 wrong symbols", true, |_| Box::new(forgeries::false_items())),
+        ("R7 wrong symbols", false, |_| Box::new(forgeries::false_items(false))),
+        ("R7 wrong symbols under the server's address", false, |_| {
+            Box::new(forgeries::false_items(true))
+        }),
+        ("R7 wrong symbols under the server's address", true, |_| {
+            Box::new(forgeries::false_items(true))
+        }),
     ];
     let feeds = feeds.map(|(name, door, make)| (name, Way::Feed(door), make));
     let repositories = repositories.map(|(name, token, make)| (name, Way::Repository(token), make));

@@ -1,5 +1,5 @@
-//! What a stranger on the network does to real programs: a host that has no key, no token and no
-//! forged address, and sends about a thousand datagrams a second.
+//! What a stranger on the network does to real programs: a host that has no key and no token, and
+//! sends about a thousand datagrams a second. Its address is its own unless a test says otherwise.
 //!
 //! Four honest receivers lose 5 % of all packets. Whatever the stranger does, each of them has every
 //! byte in the end and exits with 0, and so does the sender. The numbers are those of
@@ -448,13 +448,13 @@ fn r1_an_open_server_is_read_by_all() {
 #[test]
 fn r1_what_a_stranger_sends_again_or_alters_in_a_sealed_channel_harms_nobody() {
     let attack = |voice: &mut Voice, datagram: &[u8]| {
-        let group = voice.mark.domain;
-        voice.say(group, datagram);
+        let Mark { source, domain, .. } = voice.mark;
+        voice.say_as(source, domain, datagram);
         let mut altered = datagram.to_vec();
         if let Some(last) = altered.last_mut() {
             *last ^= 1;
         }
-        voice.say(group, &altered);
+        voice.say_as(source, domain, &altered);
     };
     // Each receiver has ended with every byte.
     let Some((heard, ..)) = overheard(&["--token", "sesame"], attack) else { return };
@@ -479,19 +479,32 @@ fn r6_guesses_of_the_token_keep_nobody_else_out() {
     server.stop();
 }
 
-#[test]
-fn r7_wrong_symbols_keep_no_item_from_ending() {
-    let Some(lab) = town() else { return };
+/// Sends wrong symbols of a repository's items, under the server's address or the stranger's own.
+/// Returns what the clients say, who have every byte.
+fn wrong_symbols(forged: bool) -> Option<Vec<Value>> {
+    let lab = town()?;
     let bench = Bench::new(&lab, PLAN);
     let mut server = bench.serve(&["--rate", "10M", "--group", "239.1.2.3"]);
     let group = "239.1.2.3:7702".parse().unwrap();
     let source = (bench.host("h1").addr4(), 7702).into();
     let mark = Mark { tsi: Tsi(0), source, domain: group };
-    let stranger = Stranger::start(bench.host(STRANGER), mark, forgeries::false_items());
+    let attack = forgeries::false_items(forged);
+    let stranger = Stranger::start(bench.host(STRANGER), mark, attack);
     let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
-    for client in &mut honest {
-        bench.check_all(client, PATIENCE);
-    }
+    let summaries = honest.iter_mut().map(|client| bench.check_all(client, PATIENCE)).collect();
     assert!(stranger.stop() > ATTACK);
     server.stop();
+    Some(summaries)
+}
+
+#[test]
+fn r7_wrong_symbols_keep_no_item_from_ending() {
+    let Some(summaries) = wrong_symbols(true) else { return };
+    assert!(summaries.iter().any(|summary| summary["damaged_blocks"] != 0), "{summaries:?}");
+}
+
+#[test]
+fn r7_a_group_of_any_source_is_deaf_to_strangers() {
+    let Some(summaries) = wrong_symbols(false) else { return };
+    assert!(summaries.iter().all(|summary| summary["damaged_blocks"] == 0), "{summaries:?}");
 }

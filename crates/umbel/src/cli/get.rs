@@ -89,11 +89,12 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
 fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     output.json(&json!({ "event": "done", "summary": summary, "ok": summary.failures.is_empty() && !summary.interrupted }));
     tracing::info!(
-        "{} packets, {} lost, {} NAKs, {} blocks by unicast, announcements {}",
+        "{} packets, {} lost, {} NAKs, {} blocks by unicast, {} damaged, announcements {}",
         summary.packets,
         summary.lost,
         summary.naks,
         summary.unicast_blocks,
+        summary.damaged_blocks,
         if summary.control_group { "in the control group" } else { "on the session" }
     );
     let rate = summary.bytes as f64 / summary.seconds.max(1e-3);

@@ -10,6 +10,7 @@ use umbel_wire::{Channel, sap};
 use super::delivery::{self, Outcome};
 use super::firewall::{self, Firewall};
 use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
+use crate::endpoint::channel::is_source_specific;
 use crate::feed::DOMAIN_PORT;
 use crate::stream::{CONTROL_PORT, LAYER_PORT};
 
@@ -85,9 +86,10 @@ impl HostRequest {
         self.channel.and_then(|channel| channel.source)
     }
 
-    /// Returns whether the channel has a source. Unknown channels are assumed to have one.
+    /// Returns whether the network needs to know the channel's source. That of an unknown channel
+    /// is assumed to be needed.
     fn is_source_specific(&self) -> bool {
-        self.channel.is_none_or(|channel| channel.source.is_some())
+        self.channel.is_none_or(|channel| is_source_specific(channel.group))
     }
 }
 

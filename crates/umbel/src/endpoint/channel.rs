@@ -95,9 +95,10 @@ fn dynamic_v6(prefix: u16, [a, b, c, d]: [u8; 4]) -> IpAddr {
     Ipv6Addr::new(prefix, 0, 0, 0, 0, 0, 0x8000 | high, low).into()
 }
 
-/// Returns the channel of a source with this group.
+/// Returns the channel of a source with this group. Receivers take what this source sends, in
+/// groups of any source too: there the host filters, and the network need not [RFC 3376 §3].
 pub(crate) fn data_channel(group: IpAddr, port: u16, source: IpAddr) -> Channel {
-    Channel { source: is_source_specific(group).then_some(source), group, port }
+    Channel { source: Some(source), group, port }
 }
 
 /// Returns whether a group is for source-specific multicast [RFC 4607 §1].
@@ -141,10 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_any_source_has_no_source() {
-        let source = "10.0.0.1".parse().unwrap();
-        let any = data_channel("239.1.2.3".parse().unwrap(), 7702, source);
-        assert_eq!(any.source, None);
+    fn only_a_multicast_group_is_taken() {
+        assert!(checked_group("239.1.2.3".parse().unwrap()).is_ok());
         let error = checked_group("10.1.2.3".parse().unwrap()).unwrap_err();
         assert!(error.to_string().contains("no multicast address"), "{error}");
     }

@@ -159,6 +159,7 @@ impl<S: ItemStore> GetHost<S> {
             lost: stats.lost,
             dropped_here: self.dropped_here,
             unicast_blocks: stats.unicast_blocks,
+            damaged_blocks: stats.damaged_blocks,
             control_group: self.control_group,
             sealed: self.sealed,
             naks: stats.naks,

@@ -106,6 +106,9 @@ pub struct Summary {
     pub dropped_here: u64,
     /// Source blocks that came by unicast.
     pub unicast_blocks: u64,
+    /// Source blocks whose content was not that of their digest, and that came again.
+    #[serde(default)]
+    pub damaged_blocks: u64,
     /// Whether at the end transmissions were announced in the multicast control group.
     pub control_group: bool,
     /// Whether the multicast channels were sealed, so that only admitted clients could read them.

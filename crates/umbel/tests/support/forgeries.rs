@@ -330,9 +330,9 @@ pub(crate) fn asker() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     }
 }
 
-/// Sends symbols with a wrong content of each item whose packets it hears on a repository's channel
-/// (R7).
-pub(crate) fn false_items() -> impl FnMut(&mut Voice, &[Heard]) + Send {
+/// Sends symbols with a wrong content of each item whose packets it hears on a repository's
+/// channel, under its own address or the server's (R7).
+pub(crate) fn false_items(forged: bool) -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut last: Option<(DataHeader, usize)> = None;
     let mut turns = Turns::default();
     move |voice, heard| {
@@ -344,7 +344,8 @@ pub(crate) fn false_items() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         let (sbn, esi) = (header.sbn.saturating_add(turn % 4), turn / 4 % 128);
         let Ok(head) = (DataHeader { sbn, esi, ..header }).emit() else { return };
         let packet = [&head[..], &vec![turn as u8; len]].concat();
-        voice.say(voice.mark.domain, &packet);
+        let Mark { source, domain, .. } = voice.mark;
+        if forged { voice.say_as(source, domain, &packet) } else { voice.say(domain, &packet) }
     }
 }
 

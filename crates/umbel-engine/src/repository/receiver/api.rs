@@ -229,6 +229,8 @@ pub struct ReceiverStats {
     pub naks: u64,
     /// Source blocks received by unicast.
     pub unicast_blocks: u64,
+    /// Source blocks whose content was not that of their digest, and that come again.
+    pub damaged_blocks: u64,
 }
 
 impl ReceiverStats {

@@ -136,8 +136,8 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Returns counters of the data channel.
     pub fn stats(&self) -> ReceiverStats {
-        let ReceiverStats { packets, bytes, unicast_blocks, .. } = self.stats;
-        ReceiverStats { packets, bytes, unicast_blocks, ..self.listener.stats() }
+        let ReceiverStats { packets, bytes, unicast_blocks, damaged_blocks, .. } = self.stats;
+        ReceiverStats { packets, bytes, unicast_blocks, damaged_blocks, ..self.listener.stats() }
     }
 
     /// Returns the sink that keeps the symbols.
@@ -191,6 +191,7 @@ impl<K: SymbolSink> Receiver<K> {
                 self.receive_again(now, block.toi, |item| item.restore_failed(block.sbn))?;
             }
             ReceiverCommand::BadBlocks { toi, blocks } => {
+                self.stats.damaged_blocks += blocks.len() as u64;
                 self.receive_again(now, toi, |item| item.on_damaged(&blocks))?;
             }
             ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
