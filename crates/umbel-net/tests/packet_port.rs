@@ -11,12 +11,16 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mini_server::{MSS, MiniServer, Report};
 use namespaces::{Host, hosts_on_a_bridge, in_namespace, run};
+use socket2::{Domain, Socket, Type};
+use umbel_engine::Instant;
 use umbel_net::interface::Interface;
 use umbel_net::packet::{OpenPacketError, PacketOptions, PacketPort, TABLE_PREFIX};
+use umbel_net::port::Port as _;
 use umbel_wire::Channel;
 
 const PORT: u16 = 8080;
@@ -161,6 +165,27 @@ fn segments_in_sequence_leave_in_one_frame() {
         assert!(counts.segments_sent >= 100, "{counts:?}");
         assert!(counts.frames_sent * 4 < counts.segments_sent, "{counts:?}");
         assert_eq!((counts.wrong_checksums, counts.malformed), (0, 0));
+    });
+}
+
+#[test]
+fn a_turn_takes_all_frames_also_where_they_came_one_by_one() {
+    in_namespace("a_turn_takes_all_frames_also_where_they_came_one_by_one", || {
+        /// Each has a block of its own, and there are more blocks.
+        const SYNS: u64 = 24;
+        run("ip link set lo up");
+        let server = SocketAddr::new(address("127.0.0.1"), PORT);
+        let mut port = open(server, "lo").unwrap();
+        for n in 0..SYNS {
+            let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            assert!(client.connect(&server.into()).is_err(), "{n}: nobody answers");
+            thread::sleep(Duration::from_millis(15));
+        }
+        let mut heard = 0;
+        let turn = port.turn(Instant::from_nanos(1), true, &mut |_| heard += 1);
+        // One that was sent twice counts twice.
+        assert!(heard >= SYNS && turn.datagrams as u64 == heard, "{heard} of {SYNS}");
     });
 }
 

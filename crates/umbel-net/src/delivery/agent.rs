@@ -23,8 +23,8 @@ use crate::wake::{self, Waker};
 /// Bytes of the ring: what a source sends in some 100 ms at 1 Gbit/s.
 const RING_BYTES: usize = 16 << 20;
 
-/// Blocks of the ring that are handled before others can see what was done.
-const BLOCKS_AT_ONCE: usize = 16;
+/// Frames of the ring that are handled before others can see what was done.
+const FRAMES_AT_ONCE: usize = 4096;
 
 /// Interval at which the addresses of this host are looked up.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(2);
@@ -149,7 +149,7 @@ impl Work {
 
     fn take_frames(&mut self) {
         let (rules, out) = (&mut self.rules, &self.out);
-        self.ring.take(BLOCKS_AT_ONCE, &mut |frame: Frame<'_>| {
+        self.ring.take(FRAMES_AT_ONCE, &mut |frame: Frame<'_>| {
             let Some(packet) = frame.bytes.get(ETHERNET..) else { return };
             let direction = if frame.outgoing { Direction::Out } else { Direction::In };
             let checksum = match frame.checksum {

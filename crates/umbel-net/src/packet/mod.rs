@@ -69,8 +69,8 @@ pub use self::guard::TABLE_PREFIX;
 /// Interval at which the port checks whether its interface and its rule are still the same.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// Blocks of the ring that one turn takes, some thousand ACKs each.
-const BLOCKS_AT_ONCE: usize = 4;
+/// Frames of a ring that one turn takes before the engine answers.
+const FRAMES_AT_ONCE: usize = 4096;
 
 /// The options of a packet port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -311,7 +311,7 @@ impl PacketPort {
                     payload: inbound.segment,
                 });
             };
-            ring.take(BLOCKS_AT_ONCE, &mut hear);
+            ring.take(FRAMES_AT_ONCE, &mut hear);
         }
         counters.received.fetch_add(turn.datagrams as u64, Ordering::Relaxed);
     }

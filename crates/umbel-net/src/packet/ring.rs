@@ -106,15 +106,16 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Hands over the frames of at most `most` blocks that are ready. Returns whether there may be
-    /// more.
-    pub(crate) fn take(&mut self, most: usize, give: &mut dyn FnMut(Frame<'_>)) -> bool {
-        for _ in 0..most {
-            let Some(block) = self.ready() else { return false };
-            frames(block, give);
+    /// Hands over the frames of the blocks that are ready, and stops after the block with which
+    /// there are `most`. Blocks do not count: where frames come one by one, each has one of its own,
+    /// and the kernel runs out of blocks within milliseconds.
+    pub(crate) fn take(&mut self, most: usize, give: &mut dyn FnMut(Frame<'_>)) {
+        let mut taken = 0;
+        for _ in 0..self.blocks {
+            let Some(block) = self.ready().filter(|_| taken < most) else { return };
+            taken += frames(block, give);
             self.release();
         }
-        self.ready().is_some()
     }
 
     /// Returns the next block if the kernel has handed it over.
@@ -197,7 +198,8 @@ fn map(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Hands over the frames of a block. What the kernel says about places is checked all the same.
-fn frames(block: &[u8], give: &mut dyn FnMut(Frame<'_>)) {
+/// Returns the number of frames.
+fn frames(block: &[u8], give: &mut dyn FnMut(Frame<'_>)) -> usize {
     use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket3_hdr};
     use std::mem::offset_of;
 
@@ -205,16 +207,16 @@ fn frames(block: &[u8], give: &mut dyn FnMut(Frame<'_>)) {
     let count = u32_at(block, header + offset_of!(tpacket_hdr_v1, num_pkts)).unwrap_or(0);
     let first = u32_at(block, header + offset_of!(tpacket_hdr_v1, offset_to_first_pkt));
     let mut at = first.unwrap_or(0) as usize;
-    for _ in 0..count {
-        let Some(frame) = block.get(at..) else { return };
+    for n in 0..count as usize {
+        let Some(frame) = block.get(at..) else { return n };
         let field = |offset| u32_at(frame, offset);
-        let Some(next) = field(offset_of!(tpacket3_hdr, tp_next_offset)) else { return };
-        let Some(length) = field(offset_of!(tpacket3_hdr, tp_len)) else { return };
-        let Some(captured) = field(offset_of!(tpacket3_hdr, tp_snaplen)) else { return };
-        let Some(status) = field(offset_of!(tpacket3_hdr, tp_status)) else { return };
+        let Some(next) = field(offset_of!(tpacket3_hdr, tp_next_offset)) else { return n };
+        let Some(length) = field(offset_of!(tpacket3_hdr, tp_len)) else { return n };
+        let Some(captured) = field(offset_of!(tpacket3_hdr, tp_snaplen)) else { return n };
+        let Some(status) = field(offset_of!(tpacket3_hdr, tp_status)) else { return n };
         let start = frame.get(offset_of!(tpacket3_hdr, tp_mac)..).and_then(|at| at.first_chunk());
         let Some(start) = start.map(|bytes| usize::from(u16::from_ne_bytes(*bytes))) else {
-            return;
+            return n;
         };
         let kind = frame.get(ADDRESS + offset_of!(libc::sockaddr_ll, sll_pkttype)).copied();
         let bytes = frame.get(start..start + captured as usize);
@@ -231,6 +233,7 @@ fn frames(block: &[u8], give: &mut dyn FnMut(Frame<'_>)) {
         }
         at += next as usize;
     }
+    count as usize
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -251,7 +254,8 @@ mod tests {
             let mut block: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             // At most so many frames are looked at.
             block[12..16].copy_from_slice(&1000_u32.to_ne_bytes());
-            frames(&block, &mut |frame| assert!(frame.bytes.len() <= block.len()));
+            let give = &mut |frame: Frame<'_>| assert!(frame.bytes.len() <= block.len());
+            assert!(frames(&block, give) <= 1000);
         }
     }
 }
