@@ -64,7 +64,7 @@ pub struct Start {
 /// Those who asked for the same.
 #[derive(Debug)]
 struct Group {
-    members: Vec<(ChildId, Request)>,
+    members: BTreeMap<ChildId, Request>,
     since: Instant,
     stage: Stage,
 }
@@ -159,7 +159,7 @@ impl<L: Library> Desk<L> {
             Rules::Live(_) => {
                 (self.answers, self.together) = (self.answers + 1, self.together + 1);
                 self.first.get_or_insert(io.now());
-                self.wake(io);
+                self.begin_live(io);
             }
         }
     }
@@ -191,7 +191,7 @@ impl<L: Library> Desk<L> {
         if let Some(key) = self.member_of.remove(&child)
             && let Some(group) = self.groups.get_mut(&key)
         {
-            group.members.retain(|(member, _)| *member != child);
+            group.members.remove(&child);
             if group.members.is_empty() {
                 self.dissolve(io, &key);
             }
@@ -228,8 +228,8 @@ impl<L: Library> Desk<L> {
         let is_it = |group: &Group| matches!(group.stage, Stage::Sending(own) if own == master);
         let key = self.groups.iter().find(|(_, group)| is_it(group)).map(|(key, _)| key.clone());
         if let Some(group) = key.and_then(|key| self.groups.remove(&key)) {
-            for (child, _) in group.members {
-                self.member_of.remove(&child);
+            for child in group.members.keys() {
+                self.member_of.remove(child);
             }
         }
     }
@@ -237,27 +237,9 @@ impl<L: Library> Desk<L> {
     /// Begins what is due, and ends connections that ask for nothing.
     pub(super) fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        if let Rules::Live(start) = self.rules
-            && !self.began
-            && (self.clients.len() >= start.receivers
-                || self.live_due().is_some_and(|at| at <= now))
-        {
-            self.began = true;
-            let to = Stream::Master(MasterId::FIRST);
-            self.deliveries.begin(&mut self.library, 0, to, 0..u64::MAX);
-        }
-        let due = |group: &Group| match group.stage {
-            Stage::Gathering { .. } => {
-                self.due(group).is_some_and(|due| due <= now) || self.is_full(group)
-            }
-            _ => false,
-        };
-        let due: Vec<Request> = self
-            .groups
-            .iter()
-            .filter(|(_, group)| due(group))
-            .map(|(key, _)| key.clone())
-            .collect();
+        self.begin_live(io);
+        let due = self.groups.iter().filter(|(_, group)| self.is_due(group, now));
+        let due: Vec<Request> = due.map(|(key, _)| key.clone()).collect();
         for key in due {
             self.begin(io, &key);
         }
@@ -266,6 +248,32 @@ impl<L: Library> Desk<L> {
             client.busy = true;
             let _ = io.command(SourceCommand::Finish { to: Stream::Child(*child) });
         }
+    }
+
+    /// Begins the live stream if it is due.
+    fn begin_live(&mut self, io: &mut Machine<'_>) {
+        if let Rules::Live(start) = self.rules
+            && !self.began
+            && (self.clients.len() >= start.receivers
+                || self.live_due().is_some_and(|at| at <= io.now()))
+        {
+            self.began = true;
+            let to = Stream::Master(MasterId::FIRST);
+            self.deliveries.begin(&mut self.library, 0, to, 0..u64::MAX);
+        }
+    }
+
+    /// Begins to send to a group if that is due. Looks at no other, so that a request costs the same
+    /// whatever the number of connections.
+    fn begin_if_due(&mut self, io: &mut Machine<'_>, key: &Request) {
+        if self.groups.get(key).is_some_and(|group| self.is_due(group, io.now())) {
+            self.begin(io, key);
+        }
+    }
+
+    fn is_due(&self, group: &Group, now: Instant) -> bool {
+        matches!(group.stage, Stage::Gathering { .. })
+            && (self.due(group).is_some_and(|due| due <= now) || self.is_full(group))
     }
 
     /// Returns when a live stream begins, if too few receivers come.
@@ -315,7 +323,7 @@ impl<L: Library> Desk<L> {
         let key = Request { keep_alive: false, ..request.clone() };
         let Some(group) = self.groups.get_mut(&key) else {
             let group = Group {
-                members: vec![(child, request.clone())],
+                members: BTreeMap::from([(child, request.clone())]),
                 since: io.now(),
                 stage: Stage::Looking,
             };
@@ -331,9 +339,9 @@ impl<L: Library> Desk<L> {
             self.answers += 1;
             self.together += 1;
         }
-        group.members.push((child, request));
-        self.member_of.insert(child, key);
-        self.wake(io);
+        group.members.insert(child, request);
+        self.member_of.insert(child, key.clone());
+        self.begin_if_due(io, &key);
     }
 
     fn look(&mut self, io: &mut Machine<'_>, request: &Request, purpose: Purpose) {
@@ -405,7 +413,7 @@ impl<L: Library> Desk<L> {
         if !alone && let Ok(document) = document {
             let response = respond(self.rules, key, document, true);
             group.stage = Stage::Gathering { reading, response };
-            return self.wake(io);
+            return self.begin_if_due(io, key);
         }
         self.library.close(reading);
         for (child, request) in self.leave(key) {
@@ -473,9 +481,9 @@ impl<L: Library> Desk<L> {
     }
 
     /// Takes a group apart. Returns its members.
-    fn leave(&mut self, key: &Request) -> Vec<(ChildId, Request)> {
+    fn leave(&mut self, key: &Request) -> BTreeMap<ChildId, Request> {
         let members = self.groups.remove(key).map(|group| group.members).unwrap_or_default();
-        for (child, _) in &members {
+        for child in members.keys() {
             self.member_of.remove(child);
         }
         members
@@ -549,7 +557,7 @@ impl<L: Library> Desk<L> {
                 let sending =
                     |group: &&Group| matches!(group.stage, Stage::Sending(m) if m == master);
                 if let Some(group) = self.groups.values().find(sending) {
-                    for (child, _) in &group.members {
+                    for child in group.members.keys() {
                         let _ = io.command(SourceCommand::Abort { child: *child });
                     }
                 }

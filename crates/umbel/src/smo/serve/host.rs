@@ -74,6 +74,8 @@ pub(crate) struct ServeHost<L> {
     meter: RateMeter,
     report: Report,
     removed: u64,
+    /// Segments that came faster than they were taken.
+    overruns: u64,
     told_trouble: bool,
     interrupted: bool,
 }
@@ -101,6 +103,7 @@ impl<L: Library> ServeHost<L> {
             meter: RateMeter::default(),
             report,
             removed: 0,
+            overruns: 0,
             told_trouble: false,
             interrupted: false,
         }
@@ -150,6 +153,10 @@ impl<L: Library> ServeHost<L> {
         report.rate_bits_per_s = self.meter.bits_per_s();
         report.slowest = if named { report::slowest(engine.children()) } else { Vec::new() };
         report.drops = engine.drops().to_string();
+        if self.overruns > 0 {
+            let separator = if report.drops.is_empty() { "" } else { ", " };
+            report.drops += &format!("{separator}Overrun {}", self.overruns);
+        }
     }
 
     fn gone(&mut self, io: &mut Machine<'_>, child: ChildId) -> Option<String> {
@@ -252,8 +259,8 @@ impl<L: Library> Host<Source> for ServeHost<L> {
             Trouble::NotSent { reason } | Trouble::NotJoined { reason, .. } => {
                 self.report.trouble = Some(reason);
             }
-            // ACKs were lost; later ones say the same.
-            Trouble::Overrun { .. } => {}
+            // Of ACKs, later ones say the same.
+            Trouble::Overrun { datagrams } => self.overruns += datagrams,
         }
     }
 }
