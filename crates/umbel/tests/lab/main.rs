@@ -27,6 +27,7 @@ mod smo_capture;
 mod smo_relay;
 mod soak;
 mod soak_send;
+mod soak_smo;
 mod soak_stream;
 mod stream;
 mod stream_bad;

@@ -1,7 +1,10 @@
 //! A server of TCP-SMO and its clients in a lab: `umbel smo` and plain `curl`.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -173,6 +176,35 @@ impl<'lab> Site<'lab> {
         Download { child: command.spawn().unwrap(), out }
     }
 
+    /// Starts a download from `h1` that is compared with what is served, and kept nowhere.
+    pub(crate) fn compare(&self, host: &str, path: &str) -> Comparison {
+        let url = format!("http://{}:8080/{path}", self.address("h1"));
+        let mut command = self.host(host).command("curl");
+        command.args(["--globoff", "--silent", "--fail"]).arg(url);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        let mut file = std::fs::File::open(self.www().join(path)).unwrap();
+        let state: Arc<(AtomicU64, AtomicBool)> = Arc::default();
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            let (mut got, mut expected) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+            loop {
+                let len = output.read(&mut got).unwrap_or(0);
+                if len == 0 {
+                    return;
+                }
+                let is_same = file.read_exact(&mut expected[..len]).is_ok();
+                if !is_same || got[..len] != expected[..len] {
+                    // Nobody reads on, so that curl ends with an error.
+                    return shared.1.store(true, Ordering::Relaxed);
+                }
+                shared.0.fetch_add(len as u64, Ordering::Relaxed);
+            }
+        });
+        Comparison { child: Mutex::new(child), host: host.to_owned(), state }
+    }
+
     /// Returns the bytes that a host has sent by its only interface.
     pub(crate) fn sent(&self, host: &str) -> u64 {
         let host = self.host(host);
@@ -181,6 +213,59 @@ impl<'lab> Site<'lab> {
         let prefix = format!("{}:", host.interface());
         let line = text.lines().find_map(|line| line.trim().strip_prefix(prefix.as_str()));
         line.unwrap().split_whitespace().nth(8).unwrap().parse().unwrap()
+    }
+}
+
+/// A download by `curl` that is compared on its way. Dropping it kills it.
+pub(crate) struct Comparison {
+    child: Mutex<Child>,
+    host: String,
+    /// Bytes that were the same, and whether others came.
+    state: Arc<(AtomicU64, AtomicBool)>,
+}
+
+impl Comparison {
+    /// Returns the number of bytes that have come and were the same.
+    pub(crate) fn len(&self) -> u64 {
+        self.state.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether no wrong byte has come.
+    pub(crate) fn is_same(&self) -> bool {
+        !self.state.1.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it succeeds with this number of bytes, all of them right.
+    #[track_caller]
+    pub(crate) fn expect(&self, site: &Site<'_>, len: u64, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        let status = loop {
+            if let Some(status) = self.child.lock().unwrap().try_wait().unwrap() {
+                break Some(status);
+            }
+            if Instant::now() > until {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        // What is in the pipe is read soon.
+        let soon = Instant::now() + SOON;
+        let is_well = status.is_some_and(|status| status.success());
+        while is_well && self.is_same() && self.len() < len && Instant::now() < soon {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if !is_well || !self.is_same() || self.len() != len {
+            let (host, same) = (&self.host, if self.is_same() { "right" } else { "then wrong" });
+            site.logs.fail(&format!("{host}: curl {status:?}, {} bytes {same}", self.len()));
+        }
+    }
+}
+
+impl Drop for Comparison {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
