@@ -25,7 +25,7 @@ use super::serve::desk::Rules;
 use super::serve::host::Input;
 use super::serve::library::Clerk;
 use super::serve::{
-    Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, interrupt, run,
+    Conduct, Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, interrupt, run,
 };
 
 /// Time in which the server further up must accept a connection.
@@ -71,11 +71,14 @@ pub fn relay(
     match relayed {
         Relayed::Stream(start) => {
             let library = Clerk::pipe(Later::Server(server), news)?;
-            run(library, Rules::Live(start), false, place, options, observer, control)
+            let conduct = Conduct { rules: Rules::Live(start), keep: false, identity: None };
+            run(library, conduct, place, options, observer, control)
         }
         Relayed::Http { start, smallest } => {
             let library = Upstream::new(server, news);
-            run(library, Rules::Web { start, smallest }, true, place, options, observer, control)
+            let rules = Rules::Web { start, smallest };
+            let conduct = Conduct { rules, keep: true, identity: None };
+            run(library, conduct, place, options, observer, control)
         }
     }
 }

@@ -34,6 +34,9 @@ const OPEN: usize = 1_000;
 /// groups are answered alone.
 const STREAMS: u32 = 256;
 
+/// Length of the smallest body that is answered together, where none is.
+pub(crate) const ALONE: u64 = u64::MAX;
+
 type Machine<'a> = dyn Io<Source> + 'a;
 
 /// How requests come, and how long others that ask the same are waited for.
@@ -43,7 +46,7 @@ pub(crate) enum Rules {
     Web {
         /// When something is multicast, from the first request for it on.
         start: Start,
-        /// Shorter bodies are answered alone and at once.
+        /// Shorter bodies are answered alone and at once; with [`ALONE`] all are.
         smallest: u64,
     },
     /// Each connection asks for the one file, of which the bytes alone are sent.
@@ -317,7 +320,8 @@ impl<L: Library> Desk<L> {
 
     fn ask(&mut self, io: &mut Machine<'_>, child: ChildId, request: Request) {
         let fresh = self.clients.get(&child).is_some_and(|client| !client.was_answered());
-        if request.head_only || !fresh {
+        let alone = matches!(self.rules, Rules::Web { smallest: ALONE, .. });
+        if request.head_only || !fresh || alone {
             return self.serve_alone(io, child, &request);
         }
         let key = Request { keep_alive: false, ..request.clone() };

@@ -3,16 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use crossbeam_channel::Sender;
 use serde::Serialize;
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::smo::{ChildId, MasterId, Source, SourceCommand, SourceConfig, SourceEvent};
+use umbel_engine::smo::{
+    ChildId, MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream,
+};
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
+use umbel_net::session::WebKeys;
 
 use super::super::report::{self, RateMeter, Report, Traffic};
 use super::desk::{Desk, Rules};
 use super::library::{Library, News};
+use super::secure::{Heard, Secure, SecureIo};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -64,6 +69,8 @@ pub struct ServeSummary {
 pub(crate) struct ServeHost<L> {
     desk: Desk<L>,
     rules: Rules,
+    /// TLS, if it is spoken.
+    secure: Option<Secure>,
     observer: Arc<dyn ServeObserver>,
     /// Highest rate of first transmissions.
     rate: Option<Rate>,
@@ -95,6 +102,7 @@ impl<L: Library> ServeHost<L> {
         ServeHost {
             desk: Desk::new(library, rules, config.channel, config.buffer),
             rules,
+            secure: None,
             observer,
             rate: None,
             keep: matches!(rules, Rules::Web { .. }),
@@ -114,6 +122,65 @@ impl<L: Library> ServeHost<L> {
     pub(crate) fn rate(mut self, rate: Option<Rate>) -> ServeHost<L> {
         self.rate = rate;
         self
+    }
+
+    /// Makes a server speak TLS with these keys, if there are any.
+    #[must_use]
+    pub(crate) fn secure(mut self, keys: Option<WebKeys>) -> ServeHost<L> {
+        self.secure = keys.map(Secure::new);
+        self
+    }
+
+    /// Lets the desk act on the machine, through TLS where it is spoken.
+    fn at_desk<T>(
+        &mut self,
+        io: &mut Machine<'_>,
+        act: impl FnOnce(&mut Desk<L>, &mut Machine<'_>) -> T,
+    ) -> T {
+        match &mut self.secure {
+            Some(secure) => act(&mut self.desk, &mut SecureIo { io, secure }),
+            None => act(&mut self.desk, io),
+        }
+    }
+
+    fn received(&mut self, io: &mut Machine<'_>, child: ChildId, bytes: Bytes) {
+        let heard = match &mut self.secure {
+            Some(secure) => secure.received(io, child, &bytes),
+            None => Heard { bytes, has_ended: false },
+        };
+        if !heard.bytes.is_empty() {
+            self.at_desk(io, |desk, io| desk.received(io, child, &heard.bytes));
+        }
+        if heard.has_ended {
+            self.at_desk(io, |desk, io| desk.received_end(io, child));
+        }
+    }
+
+    fn writable(&mut self, io: &mut Machine<'_>, to: Stream) {
+        if let (Some(secure), Stream::Child(child)) = (&mut self.secure, to)
+            && !secure.writable(io, child)
+        {
+            return;
+        }
+        self.at_desk(io, |desk, io| desk.writable(io, to));
+    }
+
+    /// Returns the numbers of what was discarded, by reason.
+    fn drops(&self, engine: &Source) -> String {
+        let (refused, failed, late) = match &self.secure {
+            Some(secure) => (secure.refused, secure.failed, secure.late),
+            None => (0, 0, 0),
+        };
+        let others = [
+            ("Overrun", self.overruns),
+            ("TooManyHandshakes", refused),
+            ("NoTls", failed),
+            ("LateHandshake", late),
+        ];
+        let others = others.into_iter().filter(|(_, count)| *count > 0);
+        let others = others.map(|(reason, count)| format!("{reason} {count}"));
+        let all = std::iter::once(engine.drops().to_string()).chain(others);
+        all.filter(|drop| !drop.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
     /// Makes a server of a file go on after everyone is served.
@@ -138,7 +205,8 @@ impl<L: Library> ServeHost<L> {
     /// Brings the report up to date. Names receivers only if somebody looks.
     fn look(&mut self, io: &mut Machine<'_>, named: bool) {
         let at = io.now() - self.started;
-        let engine = io.engine();
+        let engine: &Source = io.engine();
+        let drops = self.drops(engine);
         let traffic = Traffic::from(&engine.stats());
         self.meter.measure(at, traffic.multicast_bytes + traffic.unicast_bytes);
         let (mut receivers, mut hearing) = (0, 0);
@@ -147,20 +215,19 @@ impl<L: Library> ServeHost<L> {
             hearing += usize::from(child.hears);
         }
         let report = &mut self.report;
+        report.drops = drops;
         (report.receivers, report.hearing, report.traffic) = (receivers, hearing, traffic);
         report.seconds = at.as_secs_f64();
         report.streams = self.desk.streams();
         report.rate_bits_per_s = self.meter.bits_per_s();
         report.slowest = if named { report::slowest(engine.children()) } else { Vec::new() };
-        report.drops = engine.drops().to_string();
-        if self.overruns > 0 {
-            let separator = if report.drops.is_empty() { "" } else { ", " };
-            report.drops += &format!("{separator}Overrun {}", self.overruns);
-        }
     }
 
     fn gone(&mut self, io: &mut Machine<'_>, child: ChildId) -> Option<String> {
-        let peer = self.desk.gone(io, child)?;
+        if let Some(secure) = &mut self.secure {
+            secure.gone(child);
+        }
+        let peer = self.at_desk(io, |desk, io| desk.gone(io, child))?;
         if !self.keep && matches!(self.rules, Rules::File(_)) && self.desk.is_done() {
             self.stop(io);
         }
@@ -186,16 +253,18 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     fn event(&mut self, io: &mut Machine<'_>, event: SourceEvent) {
         match event {
             SourceEvent::Connected { child, peer, .. } => {
-                self.desk.connected(io, child, peer);
+                self.at_desk(io, |desk, io| desk.connected(io, child, peer));
                 // Something may have to begin before the next report.
                 self.set_alarm(io);
             }
             SourceEvent::Received { child, bytes } => {
-                self.desk.received(io, child, &bytes);
+                self.received(io, child, bytes);
                 self.set_alarm(io);
             }
-            SourceEvent::ReceivedEnd { child } => self.desk.received_end(io, child),
-            SourceEvent::Writable { to, .. } => self.desk.writable(io, to),
+            SourceEvent::ReceivedEnd { child } => {
+                self.at_desk(io, |desk, io| desk.received_end(io, child));
+            }
+            SourceEvent::Writable { to, .. } => self.writable(io, to),
             SourceEvent::Drained { master } => {
                 self.desk.drained(master);
                 if matches!(self.rules, Rules::Live(_)) && master == MasterId::FIRST {
@@ -222,7 +291,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     fn input(&mut self, io: &mut Machine<'_>, input: Input) {
         match input {
             Input::News(news) => {
-                self.desk.news(io, news);
+                self.at_desk(io, |desk, io| desk.news(io, news));
                 self.set_alarm(io);
             }
             Input::Status(answer) => {
@@ -241,7 +310,10 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     }
 
     fn wake(&mut self, io: &mut Machine<'_>) {
-        self.desk.wake(io);
+        self.at_desk(io, Desk::wake);
+        if let Some(secure) = &mut self.secure {
+            secure.wake(io);
+        }
         if io.now() >= self.next_report {
             self.next_report = io.now() + TICK;
             self.look(io, false);

@@ -14,6 +14,7 @@
 //! | `clients.rs`, `http` | what a client has sent; heads of requests and responses |
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
 //! | `library.rs` | files and pipes, read on a thread of their own |
+//! | `secure.rs` | TLS between desk and engine, where it is spoken |
 
 mod clients;
 mod deliveries;
@@ -21,6 +22,7 @@ pub(crate) mod desk;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod library;
+mod secure;
 
 use std::fs::File;
 use std::io::Read;
@@ -38,10 +40,11 @@ use umbel_net::driver::Driver;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::mailbox::{self, Line};
 use umbel_net::packet::{PacketOptions, PacketPort};
+use umbel_net::session::{Identity, Pin, WebKeys};
 use umbel_wire::Channel;
 
-use self::desk::Rules;
 pub use self::desk::Start;
+use self::desk::{ALONE, Rules};
 use self::host::{Input, ServeHost};
 pub use self::host::{ServeObserver, ServeSummary};
 use self::library::{Clerk, Library};
@@ -60,6 +63,8 @@ pub enum What {
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
+        /// The server's key if it speaks TLS 1.3. All are answered alone and at once then.
+        identity: Option<Arc<Identity>>,
     },
     /// A file, from its beginning to everyone.
     File {
@@ -130,6 +135,16 @@ impl ServeOptions {
     }
 }
 
+/// How a server with its library behaves.
+pub(crate) struct Conduct {
+    /// How requests come.
+    pub(crate) rules: Rules,
+    /// Whether it goes on after everyone is served.
+    pub(crate) keep: bool,
+    /// The key if it speaks TLS.
+    pub(crate) identity: Option<Arc<Identity>>,
+}
+
 /// A server that listens.
 #[derive(Clone, Debug)]
 pub struct Serving {
@@ -139,6 +154,8 @@ pub struct Serving {
     pub channel: SocketAddr,
     /// Name of the interface.
     pub interface: String,
+    /// Fingerprint of its key, if it speaks TLS.
+    pub pin: Option<Pin>,
 }
 
 /// The place of a server: address, interface and port.
@@ -177,15 +194,19 @@ pub fn serve(
     let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
     started(interrupt(&mailbox));
     let news = mailbox.map(Input::News);
+    let mut key = None;
     let (library, rules, keep) = match what {
-        What::Directory { path, start, smallest } => {
+        What::Directory { path, start, smallest, identity } => {
+            let smallest = if identity.is_some() { ALONE } else { smallest };
+            key = identity;
             (Clerk::directory(&path, news)?, Rules::Web { start, smallest }, true)
         }
         What::File { path, start, keep } => (Clerk::file(&path, news)?, Rules::File(start), keep),
         What::Pipe { input, start } => (Clerk::pipe(input, news)?, Rules::Live(start), false),
     };
+    let conduct = Conduct { rules, keep, identity: key };
     let place = Place::open(options)?;
-    run(library, rules, keep, place, options, observer, (&mailbox, line))
+    run(library, conduct, place, options, observer, (&mailbox, line))
 }
 
 /// Returns what ends a server.
@@ -197,14 +218,15 @@ pub(crate) fn interrupt(mailbox: &Mailbox<Input>) -> Interrupt {
 /// Runs a server on its place.
 pub(crate) fn run(
     library: impl Library,
-    rules: Rules,
-    keep: bool,
+    conduct: Conduct,
     place: Place,
     options: &ServeOptions,
     observer: &Arc<dyn ServeObserver>,
     (mailbox, line): (&Mailbox<Input>, Line<Input>),
 ) -> anyhow::Result<ServeSummary> {
     let Place { listen, channel, interface, port } = place;
+    let Conduct { rules, keep, identity } = conduct;
+    let keys = identity.as_deref().map(WebKeys::new).transpose()?;
     let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
     let mss = options.mss(&port);
     let config = SourceConfig { port: listen.port(), channel, join, mss, ..options.config.clone() };
@@ -213,11 +235,12 @@ pub(crate) fn run(
     if let Err(error) = control::answer(listen, mailbox.clone()) {
         tracing::warn!("`umbel smo status` will not be answered: {error}");
     }
-    observer.serving(&Serving { listen, channel: group, interface: interface.name });
+    let (interface, pin) = (interface.name, identity.map(|identity| identity.fingerprint()));
+    observer.serving(&Serving { listen, channel: group, interface, pin });
     let report =
         Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
     let host = ServeHost::new(library, rules, &config, report, observer.clone());
-    let host = host.rate(options.rate).keep(keep);
+    let host = host.rate(options.rate).keep(keep).secure(keys);
     let driver = Driver::new(engine, host, Clock::new(), line).port(port);
     let packet_len = usize::from(mss) + HEADER;
     Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())
