@@ -463,7 +463,8 @@ impl Child {
     }
 
     /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
-    /// costs half of the window if it turns out that something was lost [RFC 8985 §7].
+    /// costs half of the window if it turns out that something was lost [RFC 8985 §7.4]. The RFC
+    /// sends new data or the last segment instead [RFC 8985 §7.3].
     pub(super) fn on_probe_timeout(&mut self, view: &View) {
         // The time-out begins anew [RFC 8985 §7.3].
         (self.probe_at, self.rto_at) = (None, None);

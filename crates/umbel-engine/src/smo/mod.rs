@@ -107,9 +107,10 @@
 //! - **Lost retransmissions** are found before the RTO: a receiver acknowledges what fills its first
 //!   hole at once, so that the answer is late after `SRTT + 4 RTTVAR`, or when something arrived
 //!   that left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
-//!   [RFC 8985 §7]. Both matter here, since one RTO stops the whole group.
-//!   A retransmission and a probe restart the RTO [RFC 6675 §6], and what was multicast less than
-//!   `SRTT + 4 RTTVAR` before it runs out counts as under way.
+//!   [RFC 8985 §7.2]. Both matter here, since one RTO stops the whole group.
+//!   A retransmission [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and what was
+//!   multicast less than `SRTT + 4 RTTVAR` before it runs out counts as under way
+//!   [RFC 8985 §6.3].
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// Growth of the cubic function in segments per cubic second [RFC 9438 §4.6].
+/// Growth of the cubic function in segments per cubic second [RFC 9438 §5.1].
 const C: f64 = 0.4;
 /// Factor of a cut [RFC 9438 §4.6].
 const BETA: f64 = 0.7;
