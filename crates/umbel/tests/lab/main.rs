@@ -29,6 +29,8 @@ mod smo_tls;
 mod soak;
 mod soak_send;
 mod soak_smo;
+mod soak_smo_beside;
+mod soak_smo_paper;
 mod soak_stream;
 mod stream;
 mod stream_bad;

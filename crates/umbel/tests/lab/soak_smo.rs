@@ -24,7 +24,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const MIB: u64 = 1 << 20;
 
 /// Opens connections of a host to a server.
-fn connections(host: Node<'_>, server: SocketAddr, count: usize) -> Vec<TcpStream> {
+pub(super) fn connections(host: Node<'_>, server: SocketAddr, count: usize) -> Vec<TcpStream> {
     let open = |_| {
         let socket = host.socket(AddressFamily::Inet as i32, SockType::Stream as i32, 0).unwrap();
         connect(socket.as_raw_fd(), &SockaddrStorage::from(server)).unwrap();
@@ -35,8 +35,9 @@ fn connections(host: Node<'_>, server: SocketAddr, count: usize) -> Vec<TcpStrea
     (0..count).map(open).collect()
 }
 
-/// Reads until all streams have ended, each with these bytes.
-fn read_all(streams: &mut [TcpStream], expected: &[u8], until: Instant) {
+/// Reads until all streams have ended, each with these bytes. Returns when the first of them came.
+pub(super) fn read_all(streams: &mut [TcpStream], expected: &[u8], until: Instant) -> Instant {
+    let mut first = None;
     let mut got = vec![Some(0); streams.len()];
     let mut buffer = vec![0; 1 << 16];
     while got.iter().any(Option::is_some) {
@@ -58,8 +59,10 @@ fn read_all(streams: &mut [TcpStream], expected: &[u8], until: Instant) {
             assert!(is_same, "stream {n} has other bytes from {at} on");
             assert!(len > 0 || at == expected.len(), "stream {n} ends at {at}");
             got[n] = (len > 0).then_some(at + len);
+            first.get_or_insert_with(Instant::now);
         }
     }
+    first.unwrap_or(until)
 }
 
 #[test]
