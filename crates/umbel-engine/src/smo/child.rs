@@ -325,12 +325,15 @@ impl Child {
     }
 
     /// Takes a sample of the RTT if this ACK is the first to name what is timed. `newest` is the
-    /// end of the bytes that it is the first to name, if they are beyond all others: an ACK beyond
-    /// a hole that was filled says when it was filled, and not how long the rest was on its way.
+    /// end of the bytes that it is the first to name, if they are beyond all others. An ACK beyond
+    /// a hole that was filled says when it was filled, and not how long the rest was on its way:
+    /// the ACKs that said so may be lost.
     fn take_sample(&mut self, now: Instant, ack: u64, newest: Option<u64>, log: Option<&SendLog>) {
+        let again = self.resent.end();
         let sent_at = if self.hearing.hears {
-            let sent = newest.and_then(|newest| log?.sent(newest));
-            sent.filter(|(end, _)| *end > self.una.max(self.resent.end()))
+            let fills_hole = ack > self.una && again > self.una;
+            let sent = newest.filter(|_| !fills_hole).and_then(|newest| log?.sent(newest));
+            sent.filter(|(end, _)| *end > self.una.max(again))
         } else {
             let timed = self.timed.as_ref().map(|timed| (timed.end, timed.at));
             timed.filter(|(end, _)| *end <= ack || self.board.has(end - 1))
