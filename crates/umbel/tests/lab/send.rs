@@ -1,12 +1,16 @@
 //! `umbel send` and `umbel recv` between hosts: files, pipes, routers, loss, nodes that die.
 
-use std::time::Duration;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use crate::support::bench::SOON;
 use crate::support::ear::Ear;
 use crate::support::everyone::MANY_SIZES;
 use crate::support::feeds::{Feeds, Receiver};
 use crate::support::{behind_a_router, files, lab, star};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use umbel_engine::units::Rate;
 use umbel_lab::{Impairment, Queue, Topology};
@@ -147,11 +151,19 @@ fn a_pipe_leads_from_a_host_to_others_in_order() {
 fn receivers_of_a_pipe_are_told_when_its_sender_is_interrupted() {
     let Some(lab) = lab(&star(1, Impairment::none())) else { return };
     let feeds = Feeds::new(&lab, &[]);
-    let sender = feeds.shell(
-        "h1",
-        "(echo begun; sleep 30) | timeout -s INT 3 \"$UMBEL\" send - --name feed --rate 40M",
-    );
-    let receiver = feeds.shell("h2", "\"$UMBEL\" recv feed --wait 20s -o -");
+    let path = feeds.directory.path().join("pipe");
+    mkfifo(&path, Mode::S_IRWXU).unwrap();
+    let sender = feeds.shell("h1", "exec \"$UMBEL\" send - --name feed --rate 40M <pipe");
+    let mut pipe = std::fs::File::options().write(true).open(path).unwrap();
+    pipe.write_all(b"begun\n").unwrap();
+    let receiver = feeds.shell("h2", "\"$UMBEL\" recv feed --wait 20s -o - | tee came");
+    let came = || std::fs::read(feeds.directory.path().join("came")).unwrap_or_default();
+    let until = Instant::now() + SOON;
+    while came() != b"begun\n" {
+        assert!(Instant::now() < until, "nothing came");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    kill(Pid::from_raw(sender.id() as i32), Signal::SIGINT).unwrap();
     let output = receiver.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"begun\n");
     assert_eq!(output.status.code(), Some(1));
