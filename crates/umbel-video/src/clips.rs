@@ -13,7 +13,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::frame::{Component, Frame, Size};
 
-/// What a clip shows.
+/// Content of a clip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A talking head.

@@ -80,9 +80,9 @@ pub struct FrameRate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{numerator}/{denominator} frames a second is not supported: 1/60 to 1000")]
 pub struct FrameRateError {
-    /// What was to be divided.
+    /// The dividend.
     pub numerator: u32,
-    /// By what.
+    /// The divisor.
     pub denominator: u32,
 }
 

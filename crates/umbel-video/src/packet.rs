@@ -1,4 +1,4 @@
-//! What is in a packet.
+//! Content of a packet.
 //!
 //! ```text
 //!  0       1       2       3       4       5       6
@@ -65,7 +65,7 @@ pub(crate) fn tag(stream: u16, size: Size) -> u16 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) layer: u8,
-    /// Of what [`tag`] returns.
+    /// Value of [`tag`] for the stream.
     pub(crate) tag: u16,
     /// The low bits of the frame's number.
     pub(crate) frame: u32,
@@ -93,7 +93,7 @@ impl Header {
     }
 }
 
-/// What a segment does.
+/// Effect of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Start { restart: bool, to: Sixteenths },

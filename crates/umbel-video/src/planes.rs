@@ -37,7 +37,7 @@ const DC_STEP: i32 = 64;
 /// Greatest magnitude of a mean colour, in steps.
 const DC_MAX: i32 = 64;
 
-/// Where the value of a number is put within the interval that is known of it.
+/// Position of a decoded value within its known interval.
 const RECONSTRUCTION: f32 = 0.44;
 
 /// First number of each zone, and the end of the last.
@@ -81,18 +81,18 @@ const NEIGHBOURS: [[u8; 8]; 64] = {
     out
 };
 
-/// What is known of a macroblock.
+/// Decoded part of a macroblock.
 #[derive(Debug, Clone)]
 pub(crate) struct Macroblock {
     /// Masks by block and plane.
     bits: [[u64; PLANES as usize]; BLOCKS],
-    /// Which numbers are negative.
+    /// Set of the negative numbers.
     signs: [u64; BLOCKS],
     /// Mean colours, in steps.
     dc: [i8; 3],
 }
 
-/// How many numbers of a macroblock have a magnitude of 2^i or more, for each i.
+/// For each i, how many numbers of a macroblock have a magnitude of 2^i or more.
 pub(crate) type Counts = [u16; PLANES as usize];
 
 impl Macroblock {
@@ -272,12 +272,12 @@ pub(crate) fn code_planes<C: Coder>(
     }
 }
 
-/// What both sides know of a block, on the way down.
+/// State of a block that both sides share, on the way down.
 struct Known {
     significant: u64,
-    /// Those that became significant in the plane above.
+    /// Numbers that became significant in the plane above.
     newest: u64,
-    /// How many neighbours of each are significant; one more for what lies outside.
+    /// Number of significant neighbours of each, with a margin for the outside.
     near: [u8; 65],
 }
 

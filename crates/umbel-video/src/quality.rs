@@ -1,4 +1,4 @@
-//! How like two pictures are.
+//! Similarity of two pictures.
 
 use crate::frame::{Component, Frame};
 

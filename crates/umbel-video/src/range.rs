@@ -84,7 +84,7 @@ pub(crate) struct Encoder {
     out: Vec<u8>,
 }
 
-/// Where an encoder stands: what [`Encoder::back_to`] needs.
+/// State of an encoder, to which [`Encoder::back_to`] returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EncoderState {
     low: u64,

@@ -18,7 +18,7 @@ use crate::frame::{Component, Frame, FrameRate, FrameRateError, Size, SizeError}
 /// Longest line of text, in bytes. Those that tools write are below 100.
 const MAX_LINE: usize = 1024;
 
-/// What is wrong with a Y4M stream.
+/// Errors of a Y4M stream.
 #[derive(Debug, Error)]
 pub enum Y4mError {
     /// Reading or writing failed.
@@ -48,7 +48,7 @@ pub enum Y4mError {
     /// The frame rate is refused.
     #[error(transparent)]
     FrameRate(#[from] FrameRateError),
-    /// Where a frame should begin is something else.
+    /// There is something else where a frame should begin.
     #[error("frame {0} of the Y4M stream does not begin with FRAME")]
     NoFrame(u64),
     /// The stream ends within a frame.
@@ -59,7 +59,7 @@ pub enum Y4mError {
     OtherSize,
 }
 
-/// What the first line says.
+/// Parameters in the first line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// Size of all frames.
@@ -134,7 +134,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, header, frames: 0 })
     }
 
-    /// What the first line said.
+    /// Parameters of the first line.
     pub const fn header(&self) -> &Header {
         &self.header
     }

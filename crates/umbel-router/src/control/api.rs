@@ -1,4 +1,4 @@
-//! What goes into the control plane and what comes out.
+//! Inputs and outputs of the control plane.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -143,19 +143,19 @@ pub enum ForwardingChange {
     Set {
         /// The channel.
         channel: SourceGroup,
-        /// Where its packets arrive.
+        /// Interface that its packets arrive on.
         input: InterfaceId,
-        /// Where they go, ascending. Without outputs they are discarded.
+        /// Interfaces that they leave by, ascending. Without outputs they are discarded.
         outputs: Vec<InterfaceId>,
     },
-    /// Nothing is known of the channel any more.
+    /// The channel is forgotten.
     Remove {
         /// The channel.
         channel: SourceGroup,
     },
 }
 
-/// What a host's reports say of its willingness to be a replier of LMS.
+/// A host's offer to be a replier of LMS, as its reports have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CostHeard {
     /// The channel; it has a source.

@@ -120,7 +120,7 @@ pub struct Bounds {
     pub sources: usize,
     /// Channels.
     pub trees: usize,
-    /// Of these, channels that are known by their packets alone, and not by name.
+    /// Of these, the most that are known only by their packets, since no host has named them.
     pub heard: usize,
     /// PIM neighbours on one interface.
     pub neighbours: usize,

@@ -170,7 +170,7 @@ impl ControlPlane {
         let joined = downstream.joined.entry(from).or_insert(until);
         *joined = until.max(*joined);
         downstream.prune_at = None;
-        // Who asks the loser of an Assert wants it to forward [RFC 7761 §4.6.1].
+        // A neighbour that asks the loser of an Assert wants it to forward [RFC 7761 §4.6.1].
         let lost = matches!(tree.asserts.get(&on), Some(AssertState::Lost { .. }));
         if lost {
             tree.asserts.remove(&on);
@@ -236,7 +236,7 @@ impl ControlPlane {
         if downstream.prune_at.take_if(|at| *at <= now).is_some()
             && let Some(of) = self.links.get(&id)
         {
-            // Those who have not heard of the prune hear the echo [RFC 7761 §4.5.1].
+            // Routers that missed the prune hear the echo [RFC 7761 §4.5.1].
             self.requests.prune(id, of.me, channel);
         }
         self.tend_downstream(channel, on);

@@ -1,4 +1,4 @@
-//! What router engines ask about trees.
+//! Answers to router engines about trees.
 
 use std::net::IpAddr;
 

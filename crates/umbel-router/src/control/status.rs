@@ -1,4 +1,4 @@
-//! What the control plane knows, for people and programs.
+//! State of the control plane, for people and programs.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use super::api::Family;
 use super::pim::AssertState;
 use super::work::LinkId;
 
-/// What the control plane knows now.
+/// Present state of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ControlStatus {
     /// The interfaces, by number.
@@ -29,7 +29,7 @@ pub struct InterfaceStatus {
     pub interface: u32,
     /// Its name.
     pub name: String,
-    /// What is there, by address family.
+    /// State by address family.
     pub links: Vec<LinkStatus>,
 }
 
@@ -40,7 +40,7 @@ pub struct LinkStatus {
     pub family: Family,
     /// The router's address there.
     pub address: IpAddr,
-    /// Who asks for members.
+    /// The querier.
     pub querier: QuerierStatus,
     /// The router that joins and forwards for the hosts there.
     pub designated_router: IpAddr,
@@ -50,7 +50,7 @@ pub struct LinkStatus {
     pub members: Vec<MemberStatus>,
 }
 
-/// Who asks for members on a link.
+/// The querier of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct QuerierStatus {
     /// Its address.
@@ -75,7 +75,7 @@ pub struct NeighbourStatus {
     pub expires_in_s: Option<u64>,
 }
 
-/// What a host wants of a group.
+/// The sources of a group that a host wants.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct MemberStatus {
     /// The group.

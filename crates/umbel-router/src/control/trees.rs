@@ -53,7 +53,7 @@ pub(super) struct Tree {
     pub(super) heard: Option<InterfaceId>,
     /// The neighbour that was asked for the channel.
     pub(super) joined: Option<(LinkId, IpAddr)>,
-    /// What is forwarded: input and outputs, ascending.
+    /// The forwarding entry: input and outputs, ascending.
     pub(super) forwarding: Option<(InterfaceId, Vec<InterfaceId>)>,
 }
 
@@ -129,7 +129,7 @@ impl ControlPlane {
         let lifetime = self.config.heard_lifetime;
         let Some(tree) = self.tree(routes, channel) else { return };
         tree.heard = Some(on);
-        // Whoever hosts this says that it has no entry, whatever it was told before.
+        // The host says that it has no entry, even if it was given one before.
         tree.forwarding = None;
         self.heard += usize::from(!is_known);
         self.work.timers.set(Timer::Heard(channel), now + lifetime);

@@ -1,4 +1,4 @@
-//! What the parts of the control plane leave to be done.
+//! Work that the parts of the control plane leave for later.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -74,7 +74,7 @@ pub(super) enum Due {
     Assert(LinkId, Assert),
 }
 
-/// What the parts leave to be done, and what they share.
+/// Work that the parts leave for later, and state that they share.
 #[derive(Debug)]
 pub(super) struct Work {
     pub(super) timers: Deadlines<Timer>,

@@ -95,7 +95,7 @@ struct Credit {
     expires: Instant,
 }
 
-/// What happened to datagrams of LMS beside the engine.
+/// Counts of LMS datagrams that the engine did not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Datagrams in transit that were put aside for the engine.
@@ -122,7 +122,7 @@ pub struct Counts {
     pub unsent: u64,
 }
 
-/// What the daemon lends for a turn.
+/// Parts of the daemon that are lent for one turn.
 pub(super) struct Turn<'a, R> {
     pub(super) now: Instant,
     pub(super) routes: &'a mut R,

@@ -67,7 +67,7 @@ pub enum StartError {
         .missing.join(" and "), .missing.join(",").to_lowercase()
     )]
     Capabilities {
-        /// What it lacks.
+        /// The missing capabilities.
         missing: Vec<&'static str>,
     },
     /// Another program has the forwarding.
@@ -92,14 +92,14 @@ pub enum StartError {
     /// The system refuses something.
     #[error("cannot {what}: {source}")]
     System {
-        /// What it refuses.
+        /// The refused part.
         what: &'static str,
         /// Its reason.
         source: io::Error,
     },
 }
 
-/// What other threads want of a daemon.
+/// Requests of other threads to a daemon.
 #[derive(Debug)]
 pub enum Input {
     /// Its state.
@@ -120,7 +120,7 @@ pub struct Daemon {
     sides: Vec<Side>,
     /// Interfaces that take part.
     links: BTreeMap<InterfaceId, Interface>,
-    /// What the kernel forwards.
+    /// Routes that the kernel forwards by.
     entries: BTreeMap<SourceGroup, (InterfaceId, Vec<InterfaceId>)>,
     troubles: BTreeMap<String, String>,
     inputs: Line<Input>,
@@ -205,7 +205,7 @@ impl Daemon {
             self.inputs.waker().take();
             while let Some(input) = self.inputs.take() {
                 match input {
-                    // Who asked may be gone.
+                    // The asking thread may be gone.
                     Input::Status(answer) => drop(answer.send(self.status())),
                     Input::Stop => {
                         self.control.leave(now);

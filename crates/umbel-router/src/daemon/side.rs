@@ -22,7 +22,7 @@ use crate::kernel::{Envelope, Family, InterfaceSocket};
 /// Messages taken from one socket before others have their turn.
 const BATCH: usize = 64;
 
-/// What one family needs.
+/// Sockets and state of one address family.
 #[derive(Debug)]
 pub(super) struct Side {
     family: Family,
@@ -32,7 +32,7 @@ pub(super) struct Side {
     pub(super) lms: Option<Lms>,
 }
 
-/// What the daemon lends for what has come.
+/// Parts of the daemon that are lent while arrivals are handled.
 pub(super) struct Loan<'a, U> {
     pub(super) now: Instant,
     pub(super) control: &'a mut ControlPlane,

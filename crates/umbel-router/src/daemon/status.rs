@@ -1,4 +1,4 @@
-//! What the daemon tells of itself.
+//! The daemon's report about itself.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,17 +15,17 @@ pub struct Status {
     pub seconds: f64,
     /// Number of the kernel's multicast routing table; none for the main one.
     pub table: Option<u32>,
-    /// What keeps it from its work, in words.
+    /// Reasons why it cannot work, in words.
     pub troubles: Vec<String>,
     /// Membership and trees, as the control plane knows them.
     pub control: ControlStatus,
-    /// What the kernel has forwarded, by channel.
+    /// Packets that the kernel has forwarded, by channel.
     pub forwarded: Vec<Forwarded>,
     /// LMS, by family.
     pub lms: Vec<LmsStatus>,
 }
 
-/// What the kernel has forwarded of a channel.
+/// Packets of a channel that the kernel has forwarded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forwarded {
     /// Its source.
@@ -80,7 +80,7 @@ pub struct FastPathStatus {
     pub state: String,
     /// Interfaces whose packets it sees.
     pub interfaces: usize,
-    /// What it has done.
+    /// Counts of its work.
     pub counts: FastCounts,
 }
 

@@ -1,8 +1,8 @@
-//! What this process may do.
+//! The capabilities of this process.
 
 use std::io;
 
-/// What a router needs, with its number in `linux/capability.h`.
+/// A capability that a router needs, with its number in `linux/capability.h`.
 const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
 /// Returns the names of the capabilities that a router needs and this process lacks.

@@ -1,4 +1,4 @@
-//! What a multicast router needs of the Linux kernel.
+//! The parts of the Linux kernel that a multicast router needs.
 //!
 //! - [`mroute`]: the forwarding of multicast, and upcalls where an entry is missing;
 //! - [`interfaces`], [`routes`]: links, addresses and unicast routes by netlink, and their changes;

@@ -1,6 +1,6 @@
 //! The kernel's forwarding of multicast: one table of one family.
 //!
-//! Whoever has opened a table owns it. Its interfaces have places in the table (VIFs), and each
+//! A table belongs to the process that opened it. Its interfaces have places (VIFs) there, and each
 //! entry says by which of them a channel comes in and by which it goes out. All of it is gone when
 //! the owner closes the table or dies.
 //!
@@ -102,7 +102,7 @@ struct Counters6 {
     wrong: libc::c_ulong,
 }
 
-/// What an entry has forwarded.
+/// Counts of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets.
@@ -116,7 +116,7 @@ pub struct Counters {
 /// A question of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upcall {
-    /// What it is about.
+    /// The subject of the upcall.
     pub kind: UpcallKind,
     /// The interface by which the packet came; `None` if it is no longer in the table.
     pub interface: Option<u32>,
@@ -126,7 +126,7 @@ pub struct Upcall {
     pub group: IpAddr,
 }
 
-/// What an upcall is about.
+/// The subject of an upcall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpcallKind {
     /// There is no entry for the channel.
@@ -135,7 +135,7 @@ pub enum UpcallKind {
     WrongInterface,
 }
 
-/// What comes by the socket of a table.
+/// A message from the socket of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A question of the kernel.
@@ -389,7 +389,7 @@ impl Drop for MulticastTable {
     }
 }
 
-/// What a packet of a table's socket is.
+/// Kinds of packets from a table's socket.
 #[derive(Debug, PartialEq, Eq)]
 enum Read {
     Message,

@@ -5,7 +5,7 @@ use crate::packet::FRAME_BITS;
 /// Frames that a packet may be from the newest, either way: 17 s at 30 frames a second.
 const NEAR: i64 = 512;
 
-/// So many packets in a row that are near each other, and far from the newest, move the clock.
+/// Number of packets in a row, near each other and far from the newest, that move the clock.
 const BELIEVED: u32 = 8;
 
 const WRAP: i64 = 1 << FRAME_BITS;
@@ -14,7 +14,7 @@ const WRAP: i64 = 1 << FRAME_BITS;
 #[derive(Debug)]
 pub(super) struct Clock {
     newest: Option<u64>,
-    /// Where packets are that are far from the newest, and how many came in a row.
+    /// Position of packets that are far from the newest, and how many came in a row.
     elsewhere: Option<(u64, u32)>,
 }
 

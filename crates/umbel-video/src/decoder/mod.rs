@@ -19,7 +19,7 @@ use smooth::Smoother;
 /// Most bytes of packets that wait for those before them.
 const MAX_WAITING: usize = 8 << 20;
 
-/// What a decoder has to know.
+/// Parameters of a decoder.
 #[derive(Debug, Clone, Copy)]
 pub struct DecoderConfig {
     /// Packets of other streams are refused.
@@ -52,7 +52,7 @@ pub enum PushError {
     FarAway(u32),
 }
 
-/// What became of what was pushed.
+/// Outcome of a pushed packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets that were accepted.
@@ -67,7 +67,7 @@ pub struct Counts {
     pub malformed: u64,
 }
 
-/// What is held of a macroblock.
+/// Held part of a macroblock.
 #[derive(Debug, Clone)]
 struct Held {
     macroblock: Macroblock,

@@ -46,7 +46,7 @@ pub(super) struct Smoother {
 fn step(before: [i16; 2], after: [i16; 2], limit: i16) -> i16 {
     let step = 3 * (after[0] - before[0]) + before[1] - after[1];
     let size = step.abs();
-    // Nothing is known of flat blocks but their means, so that larger steps are explained.
+    // Only the means of flat blocks are known, which explains larger steps.
     let is_flat = (before[0] - before[1]).abs() + (after[0] - after[1]).abs() <= FLAT;
     let limit = if is_flat { limit * 2 } else { limit };
     let goes = size.min((2 * limit - size).max(0));
@@ -97,7 +97,7 @@ impl Smoother {
     ) {
         let stride = raw.stride(plane);
         let side = stride / self.grid.wide;
-        // What each edge, from the second block on, may be moved by.
+        // Greatest shift of each edge, from the second block on.
         self.limits.clear();
         self.limits.extend((1..stride / 8).map(|block| {
             let at = |block: usize| plane_of(row * self.grid.wide + block * 8 / side);

@@ -1,4 +1,4 @@
-//! Which macroblocks have changed since they were last sent.
+//! Finds the macroblocks that have changed since they were last sent.
 //!
 //! A macroblock has changed when an 8×8 quarter of its luma, or its chroma, differs from what was
 //! sent by more than noise does: in the mean of absolute differences, or in the mean.

@@ -50,7 +50,7 @@ pub const MIN_PACKET_LEN: usize = 256;
 /// Most length of a packet, in bytes.
 pub const MAX_PACKET_LEN: usize = 65_000;
 
-/// How a stream is to be coded.
+/// Parameters of the coding of a stream.
 #[derive(Debug, Clone)]
 pub struct EncoderConfig {
     /// Bits a second of each layer by itself, base first; 1 to [`MAX_LAYERS`] of them. A layer of 0
@@ -62,7 +62,7 @@ pub struct EncoderConfig {
     pub packet_overhead: usize,
     /// The time in which everything is repeated for those who join, or lost it. Default 4 s.
     pub refresh: Duration,
-    /// What tells packets of this stream from others, default 0.
+    /// Tells packets of this stream from those of others. Default 0.
     pub stream: u16,
 }
 
@@ -87,9 +87,9 @@ pub enum ConfigError {
     /// The number of layers cannot change.
     #[error("rates for {given} layers, where there are {layers}")]
     OtherLayers {
-        /// How many were given.
+        /// Number that was given.
         given: usize,
-        /// How many there are.
+        /// Number of layers.
         layers: usize,
     },
     /// A packet is too short or too long.
@@ -119,10 +119,10 @@ pub enum EncodeError {
     },
 }
 
-/// What is lost with a packet; those to drop first, first.
+/// Loss that comes with a dropped packet, in the order in which to drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Importance {
-    /// What was sent before.
+    /// Content that was sent before.
     Repeat,
     /// More planes of what stands still.
     Refinement,
@@ -137,9 +137,9 @@ pub struct Packet {
     pub layer: u8,
     /// The frame's number, as given to [`Encoder::encode`].
     pub frame: u64,
-    /// What is lost with it.
+    /// Loss that comes with dropping it.
     pub importance: Importance,
-    /// What goes on the wire.
+    /// Bytes on the wire.
     pub bytes: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ const STILL_SHARE: f32 = 0.4;
 /// A level does not hold a block's newest content.
 const STALE: u8 = u8::MAX;
 
-/// What was sent of a macroblock.
+/// Record of a macroblock: the parts that were sent.
 #[derive(Debug, Clone)]
 struct Block {
     macroblock: Macroblock,
@@ -174,7 +174,7 @@ pub struct Encoder {
     last: Option<u64>,
     current: Canvas,
     previous: Canvas,
-    /// What was sent, as samples of the source.
+    /// The sent content, as samples of the source.
     sent: Canvas,
     blocks: Vec<Block>,
     budgets: Vec<Budget>,

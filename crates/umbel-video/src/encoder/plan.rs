@@ -38,12 +38,12 @@ const COARSEST: u8 = 10;
 /// From this share of changed blocks on, there is motion everywhere.
 const MANY: f64 = 0.35;
 
-/// What a layer should do about a frame's new contents.
+/// A layer's plan for the new contents of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Level {
     /// Down to which plane.
     pub(super) to: Sixteenths,
-    /// What that will take, estimated.
+    /// Estimated cost in bits.
     pub(super) estimate: f32,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn plan(
         let finest = finest[layer].min(floor);
         let means = taken as f32 * rate::MEANS;
         let (to, estimate) = share(bits - means, &starting, &started, level, finest);
-        // Who started lower down loses nothing.
+        // A block that started lower down loses nothing.
         let to = if taken == 0 { to.min(level) } else { to };
         levels.push(Level { to, estimate: estimate + means });
         level = level.min(to);
@@ -131,7 +131,7 @@ fn share(
 ) -> (Sixteenths, f32) {
     let mut spent = 0.0;
     for plane in (finest..PLANES).rev() {
-        // Of those that started, a part has the plane already.
+        // Some of the blocks that started have the plane already.
         let missing = f32::from((i16::from(level) - i16::from(plane) * 16).clamp(0, 16)) / 16.0;
         let cost = starting[usize::from(plane)] + started[usize::from(plane)] * missing;
         if spent + cost > bits {

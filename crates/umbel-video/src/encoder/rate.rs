@@ -1,4 +1,4 @@
-//! How many bits there are, and how many something will take.
+//! Budget of bits, and estimates of what coding takes.
 //!
 //! Each layer has a token bucket. What a macroblock will take is estimated from how many of its
 //! numbers are of which magnitude, times a factor for each layer that follows what it took.
@@ -50,7 +50,7 @@ pub(super) struct Budget {
     bits_per_frame: f64,
     depth: f64,
     tokens: f64,
-    /// What things took, over what was estimated.
+    /// Ratio of the bits taken to the bits estimated.
     factor: f32,
     /// The part of the tokens that is kept for repeating what was sent before.
     repeats: f64,

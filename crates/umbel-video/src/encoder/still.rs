@@ -1,4 +1,4 @@
-//! What a layer sends of blocks that stand still, with the bits that changes left.
+//! Refinement of blocks that stand still, with the bits that changes left.
 //!
 //! In this order:
 //!
@@ -37,7 +37,7 @@ const LEAST: f64 = 200.0;
 /// Share of the base layer's bits that repeating takes at most, while much changes.
 const MOST_REPEATS: f64 = 0.5;
 
-/// Where the passes over the picture are.
+/// Position of the passes over the picture.
 #[derive(Debug)]
 pub(super) struct Standing {
     /// The next block to be repeated, and the part of a block that is due.
@@ -51,7 +51,7 @@ struct Pointers {
     catch_up: usize,
     refine: usize,
     repeat: usize,
-    /// How many blocks may be passed before the next round may begin.
+    /// Number of blocks to pass before the next round may begin.
     pace: f64,
 }
 

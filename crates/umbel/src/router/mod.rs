@@ -35,14 +35,14 @@ pub struct RouterOptions {
     pub http: Option<SocketAddr>,
 }
 
-/// What is told of a router that has begun.
+/// Description of a router that has begun.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Begun {
     /// Interfaces that take part.
     pub interfaces: Vec<String>,
-    /// What keeps it from its work, in words.
+    /// Reasons why it cannot work, in words.
     pub troubles: Vec<String>,
-    /// Where metrics are served.
+    /// Address at which metrics are served.
     pub http: Option<SocketAddr>,
 }
 
@@ -103,7 +103,7 @@ pub fn status(table: Option<u32>) -> anyhow::Result<Status> {
     status_socket::ask(&name, "`umbel router`")
 }
 
-/// What HTTP serves.
+/// Contents served by HTTP.
 struct Metrics {
     daemon: Mailbox<Input>,
 }

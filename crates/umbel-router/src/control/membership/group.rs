@@ -20,7 +20,7 @@ pub(super) struct AnySource {
     pub(super) until: Instant,
 }
 
-/// What one host wants of a group.
+/// The sources of a group that one host wants.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// Version that the host spoke last.
@@ -29,7 +29,7 @@ pub(super) struct Member {
     pub(super) any: Option<AnySource>,
 }
 
-/// What a record changes.
+/// Changes that a record makes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// Sources that the host wants, as it says.
@@ -133,7 +133,7 @@ impl Member {
     }
 }
 
-/// What members are being asked about, since others have left.
+/// The sources that members are being asked about, since others have left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asking {
     /// Whether the group as a whole is in question.

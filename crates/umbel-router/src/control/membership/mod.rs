@@ -1,4 +1,4 @@
-//! Who wants what on a link: the router's side of IGMP and MLD [RFC 3376 §6, RFC 3810 §7].
+//! Membership on a link: the router's side of IGMP and MLD [RFC 3376 §6, RFC 3810 §7].
 //!
 //! Each host is tracked by itself [RFC 3376 §A.2]. Hence a leave takes effect at once if nobody
 //! else wants the same ([`fast_leave`](super::config::MembershipConfig::fast_leave)), as soon as all
@@ -34,7 +34,7 @@ use super::work::{LinkId, Timer, Work};
 /// Sources that fit a query of 576 bytes, which every link carries.
 const SOURCES_PER_QUERY: usize = 30;
 
-/// Who wants what on a link.
+/// Membership on a link.
 #[derive(Debug)]
 pub(super) struct Membership {
     link: LinkId,
@@ -50,7 +50,7 @@ pub(super) struct Membership {
     limiter: Limiter,
 }
 
-/// What is known of a host beside its groups.
+/// State of a host, beside its groups.
 #[derive(Debug)]
 struct Host {
     groups: usize,
@@ -417,7 +417,7 @@ impl Membership {
     ) {
         let Some(group) = self.groups.get_mut(&address) else { return };
         let Some(mut asking) = group.asking.take() else { return };
-        // Whoever has answered meanwhile is a member for long.
+        // Hosts that have answered meanwhile stay members.
         let soon = now + config.membership.last_member_time();
         asking.sources.retain(|source| !group.is_confirmed(*source, soon));
         asking.group &= !group.is_any_confirmed(soon);

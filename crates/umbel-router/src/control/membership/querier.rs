@@ -1,4 +1,4 @@
-//! Who asks on a link: the router with the lowest address [RFC 3376 §6.6.2, RFC 3810 §7.6.2].
+//! Querier election: the router with the lowest address asks [RFC 3376 §6.6.2, RFC 3810 §7.6.2].
 //!
 //! ```text
 //!              a lower address asks
@@ -17,7 +17,7 @@ use super::super::api::Family;
 use super::super::config::MembershipConfig;
 use super::super::work::{Due, LinkId, Timer, Work};
 
-/// Who asks on a link, and with which constants.
+/// The querier of a link, and its constants.
 #[derive(Debug)]
 pub(super) struct Querier {
     link: LinkId,
@@ -141,7 +141,7 @@ impl Querier {
         }
         self.other = Some(from);
         self.startup_left = 0;
-        // What the querier says of itself holds for all [RFC 3376 §4.1.6, §4.1.7].
+        // The querier's own constants hold for all routers [RFC 3376 §4.1.6, §4.1.7].
         if query.robustness > 0 {
             self.robustness = query.robustness;
         }

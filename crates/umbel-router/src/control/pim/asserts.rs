@@ -1,4 +1,4 @@
-//! Who forwards on a LAN to which two routers would forward the same [RFC 7761 §4.6].
+//! Assert: which of two routers forwards to a LAN that both reach [RFC 7761 §4.6].
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use umbel_wire::pim::Assert;
 
 use super::super::api::SourceGroup;
 
-/// What decides between two routers: lower preference, lower metric, higher address.
+/// The rank of a router: lower preference, then lower metric, then higher address wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::control) struct AssertMetric {
     pub(in crate::control) preference: u32,

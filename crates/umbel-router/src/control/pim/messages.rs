@@ -17,7 +17,7 @@ const MIN_LEN: usize = 500;
 /// Bytes of an IP header, for either family.
 const IP_LEN: usize = 40;
 
-/// What is to be asked of upstream neighbours: whether a channel is joined or pruned.
+/// Requests to upstream neighbours: whether a channel is joined or pruned.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Requests {
     due: BTreeMap<(LinkId, IpAddr), BTreeMap<SourceGroup, bool>>,

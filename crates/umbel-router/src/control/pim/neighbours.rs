@@ -26,7 +26,7 @@ struct Neighbour {
     until: Option<Instant>,
 }
 
-/// What a Hello changes.
+/// Changes that a Hello makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::control) enum Heard {
     /// Nothing that trees depend on.

@@ -207,7 +207,7 @@ fn on_a_lan_others_may_override_a_prune() {
     script.ask(3, host(3, 8), host(3, 100), false);
     script.wait(Duration::from_millis(3_001));
     assert_eq!(script.outputs(), Some(vec![]));
-    // Whoever missed the prune hears its echo.
+    // Routers that missed the prune hear its echo.
     assert_eq!(script.asked(), [(1, host(1, 254), false), (3, host(3, 100), false)]);
 }
 
@@ -360,7 +360,7 @@ fn the_better_claim_wins_until_it_ends() {
     script.pim(3, host(3, 7), &claim(4));
     assert_eq!(script.outputs(), Some(vec![]));
     assert_eq!(tree(&script).outputs[0].lost_to, Some(host(3, 7)));
-    // Whoever joins this router wants it to forward.
+    // A neighbour that joins this router wants it to forward.
     script.ask(3, host(3, 8), host(3, 100), true);
     assert_eq!(script.outputs(), Some(vec![3]));
     script.pim(3, host(3, 7), &claim(4));

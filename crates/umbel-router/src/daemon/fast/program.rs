@@ -41,7 +41,7 @@ type Key = [u8; LINK];
 type Way = [u8; WAY];
 type Meter = [u8; METER];
 
-/// What the program has counted.
+/// Counters of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FastCounts {
     /// Requests turned around.
@@ -108,7 +108,7 @@ impl FastCounts {
     }
 }
 
-/// Where packets of a channel go that come by an interface, or leave by it.
+/// The part of an interface in a channel: where its packets go, or whether they leave by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Branch {
     pub(super) steering: Option<Steering>,
@@ -127,7 +127,7 @@ pub(super) struct Program {
     links: HashMap<MapData, Key, Way>,
     meters: HashMap<MapData, Key, Meter>,
     counts: PerCpuArray<MapData, u64>,
-    /// What `links` holds.
+    /// An entry of `links`.
     branches: BTreeMap<Key, Way>,
     /// The program's clock at the epoch of the daemon's, modulo 2⁶⁴: that can lie before the
     /// machine's start.
@@ -269,7 +269,7 @@ impl Program {
 
     /// Begins to count what is used up of a limit, and DMCASTs that are permitted.
     fn permit(&mut self, key: &Key) {
-        // What there is stays.
+        // Existing entries stay.
         let _ = self.meters.insert(key, [0; METER], NO_EXIST);
     }
 
@@ -353,7 +353,7 @@ fn channel_key(key: &Key) -> Key {
     channel
 }
 
-/// What is laid out for the program depends on its family.
+/// The layout of the program's data depends on its family.
 impl Program {
     /// Lays out `struct address`; none for one of the other family, or one that a packet can only
     /// be sent to on its link.

@@ -42,7 +42,7 @@ thread_local! {
 /// fd00:n::1/64.
 const NAMES: [&str; 4] = ["up0", "down1", "down2", "down3"];
 const ETHERNET: usize = 14;
-/// What `bpf_redirect_neigh` returns, and what stands for the next program and for none.
+/// Return value of `bpf_redirect_neigh`, and the codes of the next program and of none.
 const REDIRECTED: i32 = 7;
 const NEXT: i32 = -1;
 const DROPPED: i32 = 2;
@@ -155,7 +155,7 @@ impl Side {
         Ok(Side { lms, kept, tree, told: Instant::EPOCH + AGE })
     }
 
-    /// Gives it a packet as the kernel does. Returns what it sends.
+    /// Runs the program on a packet, as the kernel does. Returns the packets that it sends.
     fn give(&mut self, now: Instant, interface: InterfaceId, packet: &[u8]) -> Vec<Vec<u8>> {
         let own = |address: IpAddr| address == me().ip();
         let datagram = IpDatagram::parse(packet).ok();
@@ -261,7 +261,7 @@ impl Pair {
         self.clock.now() + AGE
     }
 
-    /// Gives both a packet. Returns what each makes of it.
+    /// Runs both on a packet. Returns the outcome of each.
     fn give(&mut self, interface: usize, packet: &[u8]) -> [Vec<Vec<u8>>; 2] {
         let now = self.now();
         let on = self.interfaces[interface];

@@ -1,4 +1,4 @@
-//! What forwarding costs: Table II of the paper, on the kernel of this machine.
+//! The cost of forwarding: Table II of the paper, on the kernel of this machine.
 //!
 //! ```text
 //!   sender ── up0 │ router │ down1 … down31 ── far
@@ -282,7 +282,7 @@ fn what_forwarding_costs() {
     });
 }
 
-/// How many requests a core steers that does nothing else but make them.
+/// Number of requests that a core steers while it only makes them.
 #[test]
 #[ignore = "a measurement"]
 fn how_many_requests_leave_in_a_second() {
