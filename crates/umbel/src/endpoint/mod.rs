@@ -1,7 +1,7 @@
 //! The parts that the commands with an engine share.
 //!
-//! - [`channel`]: chooses the interface, group and rate unless the user does; `packet.rs`: the
-//!   length of data packets.
+//! - [`channel`]: chooses the interface, group and rate unless the user does; [`ports`]: where
+//!   multicast arrives; `packet.rs`: the length of data packets.
 //! - [`items`](Failure): files or items under way, and their results.
 //! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
@@ -13,6 +13,7 @@
 pub(crate) mod channel;
 mod items;
 mod packet;
+pub(crate) mod ports;
 mod random;
 mod wiring;
 

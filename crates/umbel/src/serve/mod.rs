@@ -50,6 +50,7 @@ use self::host::{Input, ServeHost};
 use self::prober::ProbeChannel;
 use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
+use crate::endpoint::ports::DATA_PORT;
 use crate::endpoint::{Wiring, channel, generator, packet_len, random};
 
 /// What to serve, and how.
@@ -112,7 +113,7 @@ impl ServeOptions {
             interface: None,
             family: None,
             group: None,
-            port: 7702,
+            port: DATA_PORT,
             hop_limit: 32,
             rate: None,
             mtu: None,

@@ -40,10 +40,6 @@ use self::way::{Ground, Said};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::Wiring;
 
-/// UDP port of layers.
-pub const LAYER_PORT: u16 = 7704;
-/// UDP port of control groups.
-pub const CONTROL_PORT: u16 = 7705;
 /// Time after which a block of a layer's code is closed. A restored packet comes later by this much
 /// at most. In less, a slow base layer has so few packets that each would need a repair of its own.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(500);

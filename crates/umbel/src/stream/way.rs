@@ -16,8 +16,9 @@ use umbel_wire::session::SessionName;
 use umbel_wire::stream::{LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{Channel, Tsi, rlm};
 
-use super::{Begun, CONTROL_PORT, LAYER_PORT};
+use super::Begun;
 use crate::directory::Announcer;
+use crate::endpoint::ports::{CONTROL_PORT, LAYER_PORT};
 use crate::endpoint::{Wiring, channel, packet_len, random};
 
 /// The name of a stream, and its way.
@@ -134,10 +135,7 @@ impl Air {
         host: H,
         wiring: Wiring<H::Input>,
         paces: impl Iterator<Item = Rate>,
-    ) -> anyhow::Result<H>
-    where
-        H::Input: Send + 'static,
-    {
+    ) -> anyhow::Result<H> {
         let mut driver = wiring.driver(engine, host).ports(self.ports);
         for (layer, pace) in (0..).zip(paces) {
             driver = driver.pace(RateClass::Layer(layer), Some(pace), self.packet_len.into());

@@ -40,8 +40,9 @@ use umbel_wire::{Channel, Tsi, lms};
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
-use super::{DATA_PORT, shape_of};
+use super::shape_of;
 use crate::directory::Announcer;
+use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Wiring, channel, packet_len, random};
 
