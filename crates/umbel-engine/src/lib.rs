@@ -52,5 +52,6 @@ pub use engine::Engine;
 pub use router::RouterEngine;
 pub use time::Instant;
 pub use transmit::{
-    Address, Allowance, Datagram, Membership, RateClass, SessionId, Transmit, TransmitBuf,
+    Address, Allowance, Datagram, MTU_RESERVE, Membership, RateClass, SessionId, Transmit,
+    TransmitBuf,
 };

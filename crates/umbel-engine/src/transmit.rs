@@ -5,6 +5,10 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use umbel_wire::Channel;
 
+/// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
+/// Full data packets take the rest. Chosen.
+pub const MTU_RESERVE: u16 = 100;
+
 /// A reliable, ordered session between a client and a server, numbered by the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);

@@ -90,8 +90,14 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
 
     /// Adds a port.
     #[must_use]
-    pub fn port(mut self, port: impl Port + 'static) -> Driver<E, H> {
-        self.machine.ports.push(Box::new(port));
+    pub fn port(self, port: impl Port + 'static) -> Driver<E, H> {
+        self.ports([port])
+    }
+
+    /// Adds ports.
+    #[must_use]
+    pub fn ports(mut self, ports: impl IntoIterator<Item = impl Port + 'static>) -> Driver<E, H> {
+        self.machine.ports.extend(ports.into_iter().map(|port| Box::new(port) as Box<dyn Port>));
         self
     }
 

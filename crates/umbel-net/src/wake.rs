@@ -174,12 +174,10 @@ mod tests {
         let mut expected = 0;
         while expected < 20_000 {
             waker.wait(Some(Duration::from_secs(5))).unwrap();
-            let before = expected;
             while let Ok(n) = take.try_recv() {
                 assert_eq!(n, expected);
                 expected += 1;
             }
-            let _ = before;
         }
         giver.join().unwrap();
     }

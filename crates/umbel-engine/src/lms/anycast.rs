@@ -91,6 +91,10 @@ pub enum AnycastEvent {
 
 /// A server or client of the anycast service. Queries and answers may be lost, so a client asks
 /// again.
+///
+/// No command offers the service: the paper only sketches it. Beside the routers of
+/// `router/anycast.rs`, which pass its queries on, it shows in the simulator what they are for
+/// (`umbel-sim/src/lms/tests/services.rs`).
 #[derive(Debug)]
 pub struct AnycastHost {
     config: AnycastConfig,

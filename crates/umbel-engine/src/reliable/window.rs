@@ -123,12 +123,6 @@ impl ReceiveWindow {
         self.wanted().contains(&sequence) && !self.held.contains_key(&sequence)
     }
 
-    /// Returns whether the unit is held, was delivered, or lies before all units that are waited
-    /// for.
-    pub fn is_past(&self, sequence: u64) -> bool {
-        sequence < self.next.max(self.horizon) || self.held.contains_key(&sequence)
-    }
-
     /// Returns all units that are waited for, ascending. O(window).
     pub fn missing(&self) -> impl Iterator<Item = u64> {
         self.wanted().filter(|sequence| !self.held.contains_key(sequence))

@@ -1,6 +1,5 @@
 //! Commands and events between a member and its application.
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -102,13 +101,6 @@ pub enum Step {
         /// Latency of the recovery.
         after: Duration,
     },
-}
-
-/// Decides which data units are genuine, before they are used.
-pub trait UnitCheck: fmt::Debug + Send {
-    /// Returns whether the unit is what its source sent. It is called for each unit that is not
-    /// held yet.
-    fn admits(&self, unit: Unit, payload: &[u8]) -> bool;
 }
 
 /// A member's counters.

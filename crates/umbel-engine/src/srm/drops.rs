@@ -9,8 +9,6 @@ drop_reasons! {
     Malformed,
     /// It comes from this member itself, or claims to.
     Own,
-    /// A data unit that [`UnitCheck`](super::UnitCheck) refuses.
-    Forged,
     /// A repair or request about a source that is not known.
     UnknownSource,
     /// It would add more sources than are allowed.

@@ -9,7 +9,7 @@ use umbel_wire::Parsed;
 use umbel_wire::srm::{MemberId, Message, UnitRun, limits};
 
 use super::adaptive::Interval;
-use super::api::{Command, CommandError, Event, Footprint, Stats, Step, Unit, UnitCheck};
+use super::api::{Command, CommandError, Event, Footprint, Stats, Step, Unit};
 use super::config::Config;
 use super::drops::{DropReason, Drops};
 use super::peers::Peers;
@@ -71,7 +71,6 @@ pub struct Member {
     pub(super) config: Config,
     random: Generator,
     stage: Stage,
-    check: Option<Box<dyn UnitCheck>>,
     pub(super) census: Census,
     pub(super) peers: Peers,
     pub(super) pacer: SessionPacer,
@@ -105,7 +104,6 @@ impl Member {
         Member {
             random,
             stage: Stage::Outside,
-            check: None,
             census: Census::default(),
             peers: Peers::new(config.max_peers),
             pacer: SessionPacer::new(config.session.pace()),
@@ -134,11 +132,6 @@ impl Member {
             stats: Stats::default(),
             config,
         }
-    }
-
-    /// Sets the check for every data unit before it is accepted.
-    pub fn set_check(&mut self, check: Box<dyn UnitCheck>) {
-        self.check = Some(check);
     }
 
     /// Returns the member's name.
@@ -214,9 +207,6 @@ impl Member {
             return self.drops.count(DropReason::Own);
         }
         self.stats.data_heard += 1;
-        if !self.admits(unit, payload) {
-            return self.drops.count(DropReason::Forged);
-        }
         let from = if self.config.recover_from_horizon { horizon } else { sequence };
         let Some(inflow) = self.inflow(now, source, from) else { return };
         // A unit far ahead says nothing about the horizon either.
@@ -235,9 +225,6 @@ impl Member {
         if unit.source != self.config.id && !self.sources.contains_key(&unit.source) {
             return self.drops.count(DropReason::UnknownSource);
         }
-        if !self.admits(unit, payload) {
-            return self.drops.count(DropReason::Forged);
-        }
         let needed = unit.source != self.config.id && self.take_unit(now, unit, payload);
         self.stats.repairs_unneeded += u64::from(!needed);
         self.step(unit, Step::RepairHeard { needed });
@@ -248,14 +235,6 @@ impl Member {
             self.pass_on(now, unit, scope);
         }
         self.find_gaps(now, unit.source);
-    }
-
-    fn admits(&self, unit: Unit, payload: &[u8]) -> bool {
-        let past = match self.sources.get(&unit.source) {
-            Some(inflow) => inflow.window.is_past(unit.sequence),
-            None => unit.source == self.config.id,
-        };
-        past || self.check.as_ref().is_none_or(|check| check.admits(unit, payload))
     }
 
     /// Stores a unit. Returns whether it was new.
@@ -506,7 +485,7 @@ impl Engine for Member {
             Stage::Inside => self.next_message(now)?,
         };
         self.set_timers();
-        buf.push(&[], message.into());
+        buf.push_message(message);
         Some(Transmit::control(Address::Channel(self.config.channel)).within(hop_limit))
     }
 

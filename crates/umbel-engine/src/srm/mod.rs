@@ -56,9 +56,8 @@
 //!   distances. All of a member's requests and repairs keep to [`Config::recovery_rate`].
 //! - **Echoes.** A session message echoes at most [`SessionConfig::echoes`] timestamps, those that
 //!   waited longest, each once. Small groups are echoed whole, as in the paper.
-//! - **Trust.** The engine trusts its group. Its host authenticates the datagrams, and
-//!   [`UnitCheck`] can tell the units of a source from those that a member made up. A made-up
-//!   sequence number makes members request a unit that does not exist, in ever longer intervals,
+//! - **Trust.** The engine trusts its group. Its host authenticates the datagrams, but any member
+//!   can make up units of a source. A made-up sequence number makes members request a unit that does not exist, in ever longer intervals,
 //!   until they give it up ([`Config::give_up_after`]).
 //! - **Memory of sources.** A source that has gone is remembered, so that nothing is delivered
 //!   twice when it comes back, until another takes its place ([`Config::max_sources`]).
@@ -83,7 +82,7 @@ mod session;
 mod tests;
 mod timers;
 
-pub use api::{Command, CommandError, Event, Footprint, Stats, Step, Unit, UnitCheck};
+pub use api::{Command, CommandError, Event, Footprint, Stats, Step, Unit};
 pub use config::{Config, SessionConfig};
 pub use drops::{DropReason, Drops};
 use member::Inflow;

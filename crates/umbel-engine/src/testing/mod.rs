@@ -5,9 +5,10 @@ pub(crate) mod world;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+pub(crate) use umbel_seeds::seeds;
 use umbel_wire::Channel;
 
 use crate::{
@@ -61,15 +62,6 @@ pub(crate) fn sent_by(engine: &mut impl Engine, now: Instant) -> Vec<(Address, V
 /// Returns the events that an engine reports now.
 pub(crate) fn events<E: Engine>(engine: &mut E) -> Vec<E::Event> {
     std::iter::from_fn(|| engine.poll_event()).collect()
-}
-
-/// Returns the seeds of a test: 0 to `count`, or what `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say.
-pub(crate) fn seeds(count: u64) -> Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("UMBEL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
-    }
 }
 
 /// An engine under test. Nothing may be dropped but what the test

@@ -4,6 +4,7 @@ mod faults;
 mod services;
 mod steering;
 
+use umbel_seeds::for_seeds;
 use umbel_wire::Tsi;
 
 use super::*;
@@ -159,23 +160,6 @@ impl Run {
             let name = self.simulation.network().name(node);
             let (stats, drops) = (engine.stats(), engine.drops());
             assert_eq!(got, (self.units, 0, 0), "{what}: {name}: {stats:?}, dropped: {drops}");
-        }
-    }
-}
-
-/// Runs a test for many seeds; a failure names the seed. `UMBEL_SEEDS` sets their number, and
-/// `UMBEL_SEED` runs just one.
-fn for_seeds(count: u64, test: impl Fn(u64)) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("UMBEL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
-    };
-    for seed in seeds {
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
-        if let Err(error) = failed {
-            eprintln!("failed with seed {seed}: rerun with UMBEL_SEED={seed}");
-            std::panic::resume_unwind(error);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The table of docs/recovery.md, and what it shows.
 
+use std::ops::Range;
+
 use umbel_wire::feed::Recovery;
 
 use super::*;
@@ -45,10 +47,10 @@ fn four_subnets() -> Topology {
 }
 
 /// Returns what a scheme takes, summed up over seeds.
-fn costs(topology: &Topology, plan: &Plan, scheme: usize, seeds: u64) -> Costs {
+fn costs(topology: &Topology, plan: &Plan, scheme: usize, seeds: Range<u64>) -> Costs {
     let (name, recovery, is_replier) = SCHEMES[scheme];
     let mut sum = Costs::default();
-    for seed in 0..seeds {
+    for seed in seeds {
         let change = |config: &mut RouterConfig| config.source_as_replier = is_replier;
         match run(topology, "source", plan, recovery, seed, change) {
             Ok(costs) => sum.add(&costs),
@@ -61,15 +63,14 @@ fn costs(topology: &Topology, plan: &Plan, scheme: usize, seeds: u64) -> Costs {
 #[test]
 #[ignore = "prints the table of docs/recovery.md"]
 fn table() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = number("UMBEL_SEEDS").unwrap_or(3);
-    let plan = Plan::of_bytes(number("UMBEL_BYTES").unwrap_or(100_000_000));
+    let seeds = umbel_seeds::seeds(3);
+    let plan = Plan::of_bytes(umbel_seeds::number("UMBEL_BYTES").unwrap_or(100_000_000));
     for topology in [seven_routers(), four_subnets()] {
         println!("| | {COLUMNS} |");
         for (number, (name, ..)) in SCHEMES.iter().enumerate() {
             println!(
                 "| {name} | {} |",
-                costs(&lossy(topology.clone(), 0.02), &plan, number, seeds)
+                costs(&lossy(topology.clone(), 0.02), &plan, number, seeds.clone())
             );
         }
     }
@@ -80,7 +81,7 @@ fn lms_brings_the_fewest_repairs_over_the_sources_link_and_to_those_who_need_non
     let plan = Plan { symbol_len: 256, ..Plan::of_bytes(200_000) };
     for topology in [seven_routers(), four_subnets()] {
         let topology = lossy(topology, 0.02);
-        let [tree, lms, _, srm, source] = [0, 1, 2, 3, 4].map(|n| costs(&topology, &plan, n, 1));
+        let [tree, lms, _, srm, source] = [0, 1, 2, 3, 4].map(|n| costs(&topology, &plan, n, 0..1));
         let all = format!("tree {tree}\nlms {lms}\nsrm {srm}\nsource {source}");
         for other in [&tree, &srm, &source] {
             assert!(lms.source_share() * 1.25 < other.source_share(), "{all}");

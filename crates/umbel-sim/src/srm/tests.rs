@@ -11,10 +11,6 @@ use crate::simulation::Simulation;
 
 const GROUP: u32 = 3;
 
-fn seeds() -> u64 {
-    std::env::var("UMBEL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60)
-}
-
 fn at(seconds: u64) -> Instant {
     Instant::EPOCH + Duration::from_secs(seconds)
 }
@@ -87,7 +83,7 @@ fn all_came(simulation: &Simulation, hosts: &[NodeId], sources: &[NodeId], count
 
 /// Runs a test for each seed, and names the one that failed.
 fn for_each_seed(test: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    for seed in 0..seeds() {
+    for seed in umbel_seeds::seeds(60) {
         if let Err(panic) = std::panic::catch_unwind(|| test(seed)) {
             eprintln!("seed {seed} failed");
             std::panic::resume_unwind(panic);

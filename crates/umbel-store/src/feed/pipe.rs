@@ -179,10 +179,7 @@ impl PipeWriter {
         };
         self.cut();
         self.sign(&mut passed);
-        let mut len = reason.len().min(self.room());
-        while !reason.is_char_boundary(len) {
-            len -= 1;
-        }
+        let len = reason.floor_char_boundary(self.room());
         self.buffer = reason.as_bytes()[..len].to_vec();
         self.put(Ending::Failed);
         self.sign(passed);

@@ -405,12 +405,68 @@ fn file_type(stat: &FileStat) -> SFlag {
 
 /// Makes the names in the directory durable.
 pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
+    #[cfg(test)]
+    tests::note_sync(directory);
     nix::unistd::fsync(directory.as_fd()).map_err(io::Error::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::os::fd::AsRawFd;
+
+    use umbel_wire::repository::ItemInfo;
+    use umbel_wire::{Digest, Oti, Scheme, Toi};
+
+    use super::super::{DiskSink, SinkEvent, SinkOptions};
     use super::*;
+
+    /// Paths of the directories that tests of this process have synced.
+    static SYNCED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn note_sync(directory: &OwnedFd) {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        SYNCED.lock().unwrap().insert(path.unwrap());
+    }
+
+    #[test]
+    fn a_durable_sink_syncs_every_directory_in_which_it_made_another() {
+        let outer = tempfile::tempdir().unwrap();
+        let receive = |out: &str, durable: bool| {
+            let (give, take) = crossbeam_channel::unbounded();
+            let options = SinkOptions { durable, ..SinkOptions::default() };
+            let tell = move |event| drop(give.send(event));
+            let sink = DiskSink::open(&outer.path().join(out), options, tell).unwrap();
+            let empty = ItemInfo {
+                toi: Toi(1),
+                name: "a/b/empty".to_owned(),
+                digest: Digest(*blake3::hash(b"").as_bytes()),
+                modified_ns: None,
+                mode: None,
+                media_type: String::new(),
+                oti: Oti {
+                    scheme: Scheme::NoCode,
+                    object_len: 0,
+                    symbol_len: 8,
+                    max_block_symbols: 1,
+                    max_encoding_symbols: 1,
+                },
+            };
+            sink.add(&empty).unwrap();
+            while !matches!(take.recv().unwrap(), SinkEvent::ItemDone { .. }) {}
+            // Its threads have ended afterwards.
+            sink.close();
+        };
+        let synced = || -> Vec<PathBuf> {
+            let root = outer.path().canonicalize().unwrap();
+            let all = SYNCED.lock().unwrap();
+            all.iter().filter_map(|path| Some(path.strip_prefix(&root).ok()?.to_owned())).collect()
+        };
+        receive("hasty/out", false);
+        assert_eq!(synced(), [""; 0].map(PathBuf::from));
+        receive("new/out", true);
+        assert_eq!(synced(), ["", "new", "new/out", "new/out/a", "new/out/a/b"].map(PathBuf::from));
+    }
 
     #[test]
     fn the_names_of_new_directories_are_to_be_synced_and_of_old_ones_not() {

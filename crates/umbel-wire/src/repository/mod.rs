@@ -269,7 +269,9 @@ pub enum ServerMessage {
         agent: String,
         /// The session of all data packets.
         tsi: Tsi,
-        /// The data channels.
+        /// The data channels; [`Announcement::channel`] is an index into them. Servers have one so
+        /// far, and clients receive the first alone. The list leaves room for servers that divide
+        /// their rate among several, without another version of the protocol.
         channels: Vec<Channel>,
         /// Rate of the data channels together, in bits of UDP payload per second.
         rate_bits_per_s: u64,

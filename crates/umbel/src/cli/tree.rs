@@ -52,8 +52,8 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let waker = station.waker();
     let watch = signals.clone();
     signals.then(move || waker.wake())?;
-    let Some((feed, _)) = station.find_feed(&args.feed, args.wait, |line| output.note(line))?
-    else {
+    let found = station.find::<Feed>(&args.feed, args.wait, |line| output.note(line))?;
+    let Some((feed, _)) = found else {
         return Ok(ExitCode::from(1));
     };
     drop(station);

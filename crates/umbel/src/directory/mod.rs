@@ -23,7 +23,9 @@
 mod announcer;
 mod known;
 mod selector;
+mod sought;
 mod station;
+mod succession;
 mod table;
 mod watch;
 
@@ -41,7 +43,9 @@ pub use announcer::Announcer;
 pub(crate) use known::FILE_NAMES as KNOWN_SENDERS;
 pub use known::{Acquaintance, KnownSenders};
 pub use selector::{Noun, SessionSelector, SessionUrl};
+pub use sought::Sought;
 pub use station::Station;
+pub(crate) use succession::Succession;
 pub use table::Directory;
 pub(crate) use watch::{News, Watch};
 
@@ -72,10 +76,7 @@ impl Session {
 
     /// Returns the feed, if the session is one.
     pub fn feed(&self) -> Option<&Feed> {
-        match &self.kind {
-            Some(SessionKind::Feed(feed)) => Some(feed),
-            _ => None,
-        }
+        self.kind.as_ref().and_then(Sought::of)
     }
 
     /// Returns what it is, if it can be received.
@@ -88,10 +89,7 @@ impl Session {
 
     /// Returns the stream, if the session is one.
     pub fn stream(&self) -> Option<&Stream> {
-        match &self.kind {
-            Some(SessionKind::Stream(stream)) => Some(stream),
-            _ => None,
-        }
+        self.kind.as_ref().and_then(Sought::of)
     }
 }
 

@@ -10,15 +10,12 @@ use bytes::Bytes;
 use nix::poll::PollFlags;
 use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::session::Pin;
 use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
-use umbel_wire::feed::Feed;
-use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
-use umbel_wire::stream::Stream;
+use umbel_wire::session::{FindSessions, QUERY_PORT};
 use umbel_wire::{Channel, sap};
 
-use super::{Directory, Noun, Session, SessionSelector, SessionUrl};
+use super::{Directory, Noun, Session, SessionSelector, SessionUrl, Sought};
 
 /// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
@@ -166,57 +163,37 @@ impl Station {
         }
     }
 
-    /// Waits for the one feed that is selected. Reports to `note` if that takes more than a moment.
-    /// Returns it with its sender's key, or `None` if the waker is called meanwhile. Of several feeds that one sender calls alike it is the latest.
+    /// Waits for the one session that is selected. Reports to `note` if that takes more than a
+    /// moment. Returns it with its sender's key, or `None` if the waker is called meanwhile. Of
+    /// several that one sender calls alike it is the latest.
     ///
     /// # Errors
     ///
     /// If within `wait` no such session is on the air, if several senders have one, or if the one is
-    /// no feed or cannot be received.
-    pub fn find_feed(
+    /// of another kind or cannot be received.
+    pub fn find<S: Sought>(
         &mut self,
         selector: &SessionSelector,
         wait: Duration,
         note: impl FnOnce(&str),
-    ) -> anyhow::Result<Option<(Feed, [u8; 32])>> {
-        let Some(session) = self.find(Noun::Feed, selector, wait, note)? else { return Ok(None) };
-        match (session.kind, session.key) {
-            (Some(SessionKind::Feed(feed)), Some(key)) => Ok(Some((*feed, key))),
-            (Some(SessionKind::Stream(stream)), _) => {
-                let name = stream.name;
-                bail!(
+    ) -> anyhow::Result<Option<(S, [u8; 32])>> {
+        let Some(session) = self.wait_for(S::NOUN, selector, wait, note)? else { return Ok(None) };
+        let name = &selector.name;
+        let Some(found) = session.kind.as_ref().and_then(S::of) else {
+            match S::NOUN {
+                Noun::Feed => bail!(
                     "`{name}` is a live stream: see it with `umbel watch '{name}' -o - | ffplay -`"
-                )
+                ),
+                Noun::Stream => {
+                    bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
+                }
             }
-            _ => bail!("`{}` is not signed", selector.name),
-        }
+        };
+        let key = session.key.with_context(|| format!("`{name}` is not signed"))?;
+        Ok(Some((found.clone(), key)))
     }
 
-    /// Waits for the one stream that is selected, as [`find_feed`](Station::find_feed) does for a
-    /// feed. Returns it with the fingerprint of its sender's key.
-    ///
-    /// # Errors
-    ///
-    /// As [`find_feed`](Station::find_feed).
-    pub fn find_stream(
-        &mut self,
-        selector: &SessionSelector,
-        wait: Duration,
-        note: impl FnOnce(&str),
-    ) -> anyhow::Result<Option<(Stream, Pin)>> {
-        let found = self.find(Noun::Stream, selector, wait, note)?;
-        let Some(session) = found else { return Ok(None) };
-        match (session.kind, session.signer) {
-            (Some(SessionKind::Stream(stream)), Some(signer)) => Ok(Some((*stream, signer))),
-            (Some(SessionKind::Feed(feed)), _) => {
-                let name = feed.name;
-                bail!("`{name}` is a feed and no stream: receive it with `umbel recv '{name}'`")
-            }
-            _ => bail!("`{}` is not signed", selector.name),
-        }
-    }
-
-    fn find(
+    fn wait_for(
         &mut self,
         what: Noun,
         selector: &SessionSelector,

@@ -11,11 +11,7 @@ use super::delivery::{self, Outcome};
 use super::firewall::{self, Firewall};
 use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
 use crate::endpoint::channel::is_source_specific;
-use crate::feed::DOMAIN_PORT;
-use crate::stream::{CONTROL_PORT, LAYER_PORT};
-
-/// Default UDP port of the data channel.
-const DATA_PORT: u16 = 7702;
+use crate::endpoint::ports::{CONTROL_PORT, DATA_PORT, DOMAIN_PORT, LAYER_PORT};
 
 /// Other ports of incoming multicast, for feeds, streams, announcements and control groups. Each has the
 /// traffic that is sent there, and the verdict if that does not arrive.

@@ -1,20 +1,21 @@
-//! The parts that the commands with an engine share: serve, get, send, recv, and the doctor's
-//! scout.
+//! The parts that the commands with an engine share.
 //!
-//! - [`channel`]: chooses the interface, group and rate unless the user does; `packet.rs`: the
-//!   length of data packets.
+//! - [`channel`]: chooses the interface, group and rate unless the user does; [`ports`]: where
+//!   multicast arrives; `packet.rs`: the length of data packets.
 //! - [`items`](Failure): files or items under way, and their results.
-//! - [`Interrupt`]: interrupts a running command.
+//! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
-//! Each command opens ports, creates its engine and its host, and hands all of them to a
-//! [`Driver`](umbel_net::driver::Driver). Its host sees nothing but [`Io`](umbel_engine::host::Io)
+//! Each command opens ports, creates its engine and its host, and hands engine and host to its
+//! [`Wiring`], ports and paces to the driver that it gives. The host sees nothing but [`Io`](umbel_engine::host::Io)
 //! and a trait of its own for the rest of its surroundings. So the tests run the same hosts in
 //! virtual time (`virtual_time`).
 
 pub(crate) mod channel;
 mod items;
 mod packet;
+pub(crate) mod ports;
 mod random;
+mod wiring;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub use items::Failure;
 pub(crate) use items::{Asked, Items};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{generator, random};
+pub(crate) use wiring::Wiring;
 
 /// Ends a running command, from any thread.
 #[derive(Clone)]

@@ -1,10 +1,8 @@
 //! The length of data packets.
 
 use anyhow::bail;
+use umbel_engine::MTU_RESERVE;
 use umbel_net::interface::{Family, Interface};
-
-/// Bytes of a link's MTU that are left for headers of any kind: IP, UDP, tunnels, authentication.
-const MTU_RESERVE: u16 = 100;
 
 /// Smallest MTU. Smaller packets would be little more than headers.
 const MIN_MTU: u16 = 256;

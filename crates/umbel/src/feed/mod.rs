@@ -37,12 +37,8 @@ pub use recv::{RecvOptions, recv};
 pub use send::{SendOptions, send};
 pub use tree::{TreeSnapshot, tree};
 
+use crate::endpoint::ports::{DATA_PORT, DOMAIN_PORT};
 use crate::endpoint::{channel, random};
-
-/// UDP port of data channels.
-pub const DATA_PORT: u16 = 7702;
-/// UDP port of domain groups.
-pub const DOMAIN_PORT: u16 = 7703;
 
 /// Returns the wanted interface. Default: that of the default route, or another that supports
 /// multicast.

@@ -18,26 +18,21 @@ pub(crate) mod shelf;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_engine::host::Mailbox;
-use umbel_engine::rlm::{ControllerKind, Receiver};
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
+use umbel_engine::rlm::ControllerKind;
 use umbel_net::interface::Interface;
-use umbel_net::mailbox;
-use umbel_wire::session::SessionKind;
 use umbel_wire::stream::{Stream, StreamContent};
 
 use self::board::Board;
 use self::fetcher::Fetcher;
 use self::host::{GatewayHost, Input};
-use crate::directory::{KnownSenders, Noun, SessionSelector, Station, Watch};
+use crate::directory::{SessionSelector, Succession};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{channel, generator};
+use crate::endpoint::{Wiring, channel, generator};
 use crate::http::Server;
 pub use crate::watch::Experiment;
 use crate::watch::reception;
@@ -203,59 +198,32 @@ pub fn gateway(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<GatewaySummary> {
     let interface = channel::choose_interface(options.interface.as_deref())?;
-    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
-    let mailbox = Arc::new(Mutex::new(mailbox));
-    let mut station = Station::open(&interface)?;
-    started(Interrupt::new({
-        let (mailbox, station) = (mailbox.clone(), station.waker());
-        move || {
-            current(&mailbox).put(Input::Interrupt);
-            station.wake();
-        }
-    }));
+    let mut succession = Succession::open(&interface)?;
+    started(succession.interrupt(|| Input::Interrupt));
     let board = Arc::new(Board::new(options.stream.name.clone()));
     // Before the stream is there, so that a player may be started first.
     let server = Server::start(options.listen, board.clone())
         .context("players cannot be served: choose another --listen")?;
     observer.listening(server.address());
-    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
-    let known = KnownSenders::in_dir(Noun::Stream, &state_dir).look_up(&mut options.stream)?;
     let note = |line: &str| observer.note(line);
-    let found = station.find_stream(&options.stream, options.wait, note)?;
-    let Some((mut stream, signer)) = found else {
+    let (state_dir, wait) = (options.state_dir.take(), options.wait);
+    let found = succession.find(&mut options.stream, state_dir, wait, (note, note))?;
+    let Some((stream, _)) = found else {
         return Ok(GatewaySummary { interrupted: true, ..GatewaySummary::default() });
     };
-    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
-    loop {
+    let mut summary = GatewaySummary::default();
+    let news = |news| Some(Input::News(news));
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring| {
         if stream.content != StreamContent::Hls {
             let name = &stream.name;
             bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
         }
         board.shelf().restart(stream.layers.len());
-        let to = current(&mailbox);
-        let session = SessionKind::from(stream.clone());
-        let told = to.clone();
-        let watch = Watch::start(station, options.stream.clone(), session, move |news| {
-            told.put(Input::News(news));
-        })?;
-        let received = receive(&stream, &options, &board, &interface, observer, (to, line));
-        let successor = watch.stop();
-        let summary = received?;
-        let Some((heard, SessionKind::Stream(successor))) = successor.filter(|_| summary.replaced)
-        else {
-            drop(server);
-            return Ok(summary);
-        };
-        observer.note(&format!("the source of `{}` was started again", successor.name));
-        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
-        *mailbox.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
-        (station, stream, line) = (heard, *successor, fresh_line);
-    }
-}
-
-/// Returns the mailbox of the host that is running.
-fn current(mailbox: &Mutex<Mailbox<Input>>) -> Mailbox<Input> {
-    mailbox.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        summary = receive(&stream, &options, &board, &interface, observer, wiring)?;
+        Ok(summary.replaced)
+    })?;
+    drop(server);
+    Ok(summary)
 }
 
 /// Receives one stream, until it is over or replaced, or the user ends it.
@@ -265,20 +233,15 @@ fn receive(
     board: &Arc<Board>,
     interface: &Interface,
     observer: &Arc<dyn GatewayObserver>,
-    (mailbox, line): (Mailbox<Input>, mailbox::Line<Input>),
+    wiring: Wiring<Input>,
 ) -> anyhow::Result<GatewaySummary> {
     observer.found(stream, &interface.name);
-    let config = reception::config(stream, options.controller, options.max_level)?;
     let repair = stream.repair.filter(|_| options.repair);
     let source = repair.map(|port| SocketAddr::new(stream.source.ip(), port));
-    let source = source.map(|source| Fetcher::start(source, mailbox)).transpose();
+    let source = source.map(|source| Fetcher::start(source, wiring.mailbox().clone())).transpose();
     let source = source.context("cannot start")?;
     let layers = stream.layers.len() as u8;
     let host = GatewayHost::new(layers, board.clone(), source, generator()?, observer.clone());
-    let engine = Receiver::new(config, generator()?)?;
-    let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in reception::ports(stream, interface)? {
-        driver = driver.port(port);
-    }
-    Ok(driver.run()?.summary())
+    let levels = (options.controller, options.max_level);
+    Ok(reception::run(stream, interface, levels, host, wiring)?.summary())
 }

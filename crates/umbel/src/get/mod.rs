@@ -18,12 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig};
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
-use umbel_net::mailbox;
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
@@ -31,8 +27,8 @@ use umbel_store::sink::{DiskSink, SinkOptions};
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
-use crate::endpoint::generator;
 pub use crate::endpoint::{Failure, Interrupt};
+use crate::endpoint::{Wiring, generator};
 
 /// What to get, and how.
 #[derive(Clone, Debug)]
@@ -145,11 +141,9 @@ pub fn get(
     if options.url.pin.is_none() && options.credentials.authorities.is_none() {
         return Err(ClientError::NoPin.into());
     }
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
-    started(Interrupt::new({
-        let mailbox = mailbox.clone();
-        move || mailbox.put(Input::Interrupt)
-    }));
+    let wiring = Wiring::new()?;
+    started(wiring.interrupt(|| Input::Interrupt));
+    let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
     let server = (options.url.clone(), options.credentials);
     let mut machine = Machine::new(server, options.interface, options.discard, news);
@@ -169,5 +163,5 @@ pub fn get(
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for, token };
     let store = Directory { path: options.output, sink };
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
-    Driver::new(engine, host, Clock::new(), line).opener(machine.opener()).run()?.finish()
+    wiring.driver(engine, host).opener(machine.opener()).run()?.finish()
 }

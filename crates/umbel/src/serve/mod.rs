@@ -32,10 +32,8 @@ use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ControlConfig, SealConfig, Source, SourceCommand, SourceConfig};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::{Driver, DriverError};
+use umbel_net::driver::DriverError;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::mailbox;
 use umbel_net::port::{SessionsPort, UdpPort};
 use umbel_net::session::{
     Authorities, Host, Identity, Pin, ServerEndpoint, ServerOptions, SessionServer, SessionUrl,
@@ -52,7 +50,8 @@ use self::host::{Input, ServeHost};
 use self::prober::ProbeChannel;
 use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
-use crate::endpoint::{channel, generator, packet_len, random};
+use crate::endpoint::ports::DATA_PORT;
+use crate::endpoint::{Wiring, channel, generator, packet_len, random};
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -114,7 +113,7 @@ impl ServeOptions {
             interface: None,
             family: None,
             group: None,
-            port: 7702,
+            port: DATA_PORT,
             hop_limit: 32,
             rate: None,
             mtu: None,
@@ -258,7 +257,8 @@ impl Server {
         let group = control::open(options, &outlet.interface, &outlet.options, &pin)?;
         let (control, group) = group.unzip();
 
-        let (mailbox, line) = mailbox::line::<Input>()?;
+        let wiring = Wiring::new()?;
+        let mailbox = wiring.mailbox().clone();
         let news = mailbox.map(Input::Session);
         let sessions = endpoint.start(move |event| event.post(&news))?;
         let answers = mailbox.map(Input::Answer);
@@ -279,14 +279,12 @@ impl Server {
             })?;
         let report = Arc::new(Mutex::new(Report::default()));
         let host = ServeHost::new(threads, report.clone());
-        let mut driver =
-            Driver::new(Source::new(config, generator()?, reader), host, Clock::new(), line)
-                .port(SessionsPort(sessions.handle()))
-                .port(data);
-        if let Some(group) = group {
-            driver = driver.port(group);
-        }
-        let driver = driver.pace(RateClass::Data, Some(outlet.rate), outlet.packet_len.into());
+        let driver = wiring
+            .driver(Source::new(config, generator()?, reader), host)
+            .port(SessionsPort(sessions.handle()))
+            .port(data)
+            .ports(group)
+            .pace(RateClass::Data, Some(outlet.rate), outlet.packet_len.into());
         let engine = std::thread::Builder::new()
             .name("umbel-engine".to_owned())
             .spawn(move || driver.run().map(drop))?;

@@ -17,7 +17,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, ready};
 
-use anyhow::Context;
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
@@ -28,13 +27,11 @@ use umbel_engine::smo::{
     SourceEvent, Stream,
 };
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
-use umbel_net::mailbox;
 use umbel_wire::Channel;
 
 use super::report;
 use super::serve::{HEADER, Place, ServeOptions};
+use crate::endpoint::{Wiring, generator};
 
 /// Bytes that one write takes at most.
 const PIECE: usize = 64 << 10;
@@ -70,7 +67,8 @@ impl SmoListener {
     /// One line that says why it cannot, and what to do.
     pub fn bind(options: &ServeOptions) -> anyhow::Result<SmoListener> {
         let Place { listen, channel, port, .. } = Place::open(options)?;
-        let (mailbox, line) = mailbox::line::<Request>().context("cannot start")?;
+        let wiring = Wiring::new()?;
+        let mailbox = wiring.mailbox().clone();
         let mss = options.mss(&port);
         let config = SourceConfig {
             port: listen.port(),
@@ -79,7 +77,7 @@ impl SmoListener {
             mss,
             ..options.config.clone()
         };
-        let engine = Source::new(config, crate::endpoint::generator()?);
+        let engine = Source::new(config, generator()?);
         let (accept, accepted) = mpsc::unbounded_channel();
         let host = ListenHost {
             channel,
@@ -90,7 +88,7 @@ impl SmoListener {
             members: BTreeMap::new(),
             waiting: BTreeMap::new(),
         };
-        let driver = Driver::new(engine, host, Clock::new(), line).port(port);
+        let driver = wiring.driver(engine, host).port(port);
         let driver = driver.pace(RateClass::Data, options.rate, usize::from(mss) + HEADER);
         std::thread::Builder::new().name("umbel-smo".to_owned()).spawn(move || {
             if let Err(error) = driver.run() {

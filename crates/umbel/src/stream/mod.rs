@@ -23,12 +23,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_engine::RateClass;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
-use umbel_net::mailbox;
 use umbel_net::session::Pin;
 use umbel_video::{Encoder, EncoderConfig, y4m};
 use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
@@ -42,11 +38,8 @@ pub use self::on_air::{AirSnapshot, LayerSnapshot};
 pub use self::way::Way;
 use self::way::{Ground, Said};
 pub use crate::endpoint::Interrupt;
+use crate::endpoint::Wiring;
 
-/// UDP port of layers.
-pub const LAYER_PORT: u16 = 7704;
-/// UDP port of control groups.
-pub const CONTROL_PORT: u16 = 7705;
 /// Time after which a block of a layer's code is closed. A restored packet comes later by this much
 /// at most. In less, a slow base layer has so few packets that each would need a repair of its own.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(500);
@@ -153,14 +146,11 @@ pub fn stream(
     observer: Arc<dyn StreamObserver<StreamSnapshot>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<StreamSummary> {
-    let (mailbox, line) = mailbox::line::<ToHost>().context("cannot start")?;
+    let wiring = Wiring::new()?;
     let (interrupted, interrupts) = crossbeam_channel::bounded(1);
-    started(Interrupt::new({
-        let mailbox = mailbox.clone();
-        move || {
-            mailbox.put(ToHost::Interrupt);
-            let _ = interrupted.try_send(());
-        }
+    started(wiring.interrupt(move || {
+        let _ = interrupted.try_send(());
+        ToHost::Interrupt
     }));
     let StreamOptions { conversion, layers, fec, way } = options;
     let ground = way.ground()?;
@@ -199,16 +189,8 @@ pub fn stream(
     let announcer = air.announce()?;
     observer.begun(&air.begun());
     let host = StreamHost::new(&plan.ladder, observer);
-    encoder::start(input, encoder, &mailbox, &filming).context("cannot start")?;
-    drop(mailbox);
-    let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in air.ports {
-        driver = driver.port(port);
-    }
-    for (layer, step) in (0..).zip(&plan.ladder) {
-        driver = driver.pace(RateClass::Layer(layer), Some(step.pace), packet_len.into());
-    }
-    let host = driver.run()?;
+    encoder::start(input, encoder, wiring.mailbox(), &filming).context("cannot start")?;
+    let host = air.send(engine, host, wiring, plan.ladder.iter().map(|step| step.pace))?;
     drop((announcer, filming));
     Ok(host.summary())
 }

@@ -4,6 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use umbel_engine::RateClass;
+use umbel_engine::host::Host;
+use umbel_engine::rlm::Source;
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
@@ -13,9 +16,10 @@ use umbel_wire::session::SessionName;
 use umbel_wire::stream::{LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{Channel, Tsi, rlm};
 
-use super::{Begun, CONTROL_PORT, LAYER_PORT};
+use super::Begun;
 use crate::directory::Announcer;
-use crate::endpoint::{channel, packet_len, random};
+use crate::endpoint::ports::{CONTROL_PORT, LAYER_PORT};
+use crate::endpoint::{Wiring, channel, packet_len, random};
 
 /// The name of a stream, and its way.
 #[derive(Clone, Debug)]
@@ -97,8 +101,9 @@ pub(super) struct Said {
 /// The ports of a stream, and its announcement.
 pub(super) struct Air {
     pub(super) stream: Stream,
-    pub(super) interface: Interface,
-    pub(super) ports: Vec<UdpPort>,
+    interface: Interface,
+    ports: Vec<UdpPort>,
+    packet_len: u16,
     signer: Signer,
 }
 
@@ -117,6 +122,26 @@ impl Air {
         let interface = self.interface.name.clone();
         Begun { stream: self.stream.clone(), pin: self.signer.pin(), interface }
     }
+
+    /// Sends the stream until its host stops, then returns the host. The layers have these paces,
+    /// the base first.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let the program wait.
+    pub(super) fn send<H: Host<Source>>(
+        self,
+        engine: Source,
+        host: H,
+        wiring: Wiring<H::Input>,
+        paces: impl Iterator<Item = Rate>,
+    ) -> anyhow::Result<H> {
+        let mut driver = wiring.driver(engine, host).ports(self.ports);
+        for (layer, pace) in (0..).zip(paces) {
+            driver = driver.pace(RateClass::Layer(layer), Some(pace), self.packet_len.into());
+        }
+        Ok(driver.run()?)
+    }
 }
 
 impl Ground {
@@ -126,7 +151,7 @@ impl Ground {
     ///
     /// If they cannot be opened, or not all layers have a group.
     pub(super) fn open(self, said: Said) -> anyhow::Result<Air> {
-        let Ground { way, interface, family, tsi, signer, .. } = self;
+        let Ground { way, interface, family, packet_len, tsi, signer } = self;
         let places = Places::new(&way, tsi, interface.address(family)?, said.layers.len())?;
         let rate = said.layers.iter().map(|layer| layer.kbit_per_s).sum::<u64>();
         let sender = SenderOptions {
@@ -156,7 +181,7 @@ impl Ground {
             repair: said.repair,
             version: 1,
         };
-        Ok(Air { stream, interface, ports, signer })
+        Ok(Air { stream, interface, ports, packet_len, signer })
     }
 }
 

@@ -18,24 +18,8 @@ mod stream;
 use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_seeds::for_seeds;
 use umbel_sim::random::{Purpose, stream};
-
-/// Runs a test for `count` seeds, or as `UMBEL_SEEDS=1000` or `UMBEL_SEED=7` say. A failure names
-/// its seed.
-fn for_seeds(count: u64, test: impl Fn(u64)) {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("UMBEL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
-    };
-    for seed in seeds {
-        let run = std::panic::AssertUnwindSafe(|| test(seed));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!("it fails with UMBEL_SEED={seed}");
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
 
 /// Returns an independent random stream for each thing in a scenario.
 fn draws(seed: u64, number: u64) -> Xoshiro256PlusPlus {

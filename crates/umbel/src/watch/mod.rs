@@ -19,18 +19,12 @@ pub(crate) mod rtp;
 mod screen;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use serde::Serialize;
-use umbel_engine::host::Mailbox;
-use umbel_engine::rlm::{ControllerKind, Receiver};
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
+use umbel_engine::rlm::ControllerKind;
 use umbel_net::interface::Interface;
-use umbel_net::mailbox;
-use umbel_wire::session::SessionKind;
 use umbel_wire::stream::Stream;
 
 use self::diagnosing::Diagnosing;
@@ -40,9 +34,9 @@ pub use self::outlet::Target;
 use self::projector::Projector;
 pub use self::rtp::RtpTarget;
 use self::screen::ThreadScreen;
-use crate::directory::{KnownSenders, Noun, SessionSelector, Station, Watch};
+use crate::directory::{SessionSelector, Succession};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{channel, generator};
+use crate::endpoint::{Wiring, channel};
 
 /// Pictures for which packets wait for late ones by default. One picture is spread over the time
 /// until the next by the pace of its layers.
@@ -262,70 +256,40 @@ pub fn watch(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<WatchSummary> {
     let interface = channel::choose_interface(options.interface.as_deref())?;
-    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
-    let mailbox = Arc::new(Mutex::new(mailbox));
-    let mut station = Station::open(&interface)?;
-    started(Interrupt::new({
-        let (mailbox, station) = (mailbox.clone(), station.waker());
-        move || {
-            current(&mailbox).put(Input::Interrupt);
-            station.wake();
-        }
-    }));
+    let mut succession = Succession::open(&interface)?;
+    started(succession.interrupt(|| Input::Interrupt));
     let mut diagnosing =
         Diagnosing { observer: observer.clone(), interface: interface.clone(), base: None };
-    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
-    let known = KnownSenders::in_dir(Noun::Stream, &state_dir).look_up(&mut options.stream)?;
-    let found =
-        station.find_stream(&options.stream, options.wait, |line| diagnosing.silent(line))?;
-    let Some((mut stream, signer)) = found else {
+    let (lonely, note) = (|line: &str| diagnosing.silent(line), |line: &str| observer.note(line));
+    let (state_dir, wait) = (options.state_dir.take(), options.wait);
+    let found = succession.find(&mut options.stream, state_dir, wait, (lonely, note))?;
+    let Some((stream, _)) = found else {
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
-    let note = |line: &str| observer.note(line);
-    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
     let target = std::mem::replace(&mut options.target, Target::Nowhere);
-    let told = mailbox.clone();
-    let projector = Projector::open(&stream, target, move |input| current(&told).put(input))?;
+    let mailbox = succession.mailbox();
+    let projector = Projector::open(&stream, target, move |input| mailbox.put(input))?;
+    let content = stream.content.clone();
     let mut past = WatchSummary::default();
-    loop {
-        let to = current(&mailbox).clone();
-        let told = to.clone();
-        let session = SessionKind::from(stream.clone());
-        let watch = Watch::start(station, options.stream.clone(), session, move |news| {
-            told.put(Input::News(news));
-        })?;
-        diagnosing.base = Some(stream.base);
-        let screen = projector.screen(&stream, options.delay);
-        let summary = screen
-            .and_then(|screen| receive(&stream, &options, screen, &interface, &diagnosing, line));
-        drop(to);
-        let successor = watch.stop();
-        past = summary?.after(&past);
-        let Some((heard, SessionKind::Stream(successor))) = successor.filter(|_| past.replaced)
-        else {
-            break;
-        };
-        observer.note(&format!("the source of `{}` was started again", successor.name));
-        if !projector.shows(&successor.content, &stream.content) {
+    let news = |news| Some(Input::News(news));
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring| {
+        if !projector.shows(&stream.content, &content) {
             past.failure = Some(format!(
                 "the source was started again with other content ({}): watch it again",
-                successor.content
+                stream.content
             ));
-            break;
+            return Ok(false);
         }
-        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
-        *current(&mailbox) = fresh;
-        (station, stream, line) = (heard, *successor, fresh_line);
-    }
+        diagnosing.base = Some(stream.base);
+        let screen = projector.screen(&stream, options.delay)?;
+        let summary = receive(&stream, &options, screen, &interface, &diagnosing, wiring)?;
+        past = summary.after(&past);
+        Ok(past.replaced)
+    })?;
     if let Err(error) = projector.finish() {
         past.failure.get_or_insert(error.to_string());
     }
     Ok(past)
-}
-
-/// Returns the mailbox of the host that is running.
-fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
-    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receives one stream, until it is over or replaced, or the user has seen enough.
@@ -335,17 +299,12 @@ fn receive(
     screen: ThreadScreen,
     interface: &Interface,
     observer: &Diagnosing,
-    line: mailbox::Line<Input>,
+    wiring: Wiring<Input>,
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
-    let config = reception::config(stream, options.controller, options.max_level)?;
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
     let host = WatchHost::new(layers, bounds, screen, Arc::new(observer.clone()));
-    let engine = Receiver::new(config, generator()?)?;
-    let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in reception::ports(stream, interface)? {
-        driver = driver.port(port);
-    }
-    Ok(driver.run()?.summary())
+    let levels = (options.controller, options.max_level);
+    Ok(reception::run(stream, interface, levels, host, wiring)?.summary())
 }

@@ -1,24 +1,37 @@
 //! What a receiver of a stream needs, whatever it does with the content.
 
 use anyhow::bail;
-use umbel_engine::rlm::{ControllerKind, ReceiverConfig};
+use umbel_engine::host::Host;
+use umbel_engine::rlm::{ControllerKind, Receiver, ReceiverConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_wire::stream::Stream;
 
-use crate::endpoint::random;
+use crate::endpoint::{Wiring, generator, random};
 
-/// Returns the engine's configuration.
+/// Receives a stream until its host stops, then returns the host. `levels` are the rule by which the
+/// level is chosen, and the highest level.
 ///
 /// # Errors
 ///
-/// If the stream has no such level.
-pub(crate) fn config(
+/// If the stream has no such level, or its ports cannot be opened.
+pub(crate) fn run<H: Host<Receiver>>(
     stream: &Stream,
-    controller: ControllerKind,
-    max_level: Option<u8>,
+    interface: &Interface,
+    levels: (ControllerKind, Option<u8>),
+    host: H,
+    wiring: Wiring<H::Input>,
+) -> anyhow::Result<H> {
+    let engine = Receiver::new(config(stream, levels)?, generator()?)?;
+    Ok(wiring.driver(engine, host).ports(ports(stream, interface)?).run()?)
+}
+
+/// Returns the engine's configuration.
+fn config(
+    stream: &Stream,
+    (controller, max_level): (ControllerKind, Option<u8>),
 ) -> anyhow::Result<ReceiverConfig> {
     let layers = stream.layers.len() as u8;
     let max_level = max_level.unwrap_or(layers);
@@ -37,11 +50,7 @@ pub(crate) fn config(
 }
 
 /// Opens the ports of a receiver: that of the layers and that of the control group.
-///
-/// # Errors
-///
-/// If they cannot be opened.
-pub(crate) fn ports(stream: &Stream, interface: &Interface) -> anyhow::Result<Vec<UdpPort>> {
+fn ports(stream: &Stream, interface: &Interface) -> anyhow::Result<Vec<UdpPort>> {
     let family = Family::of(stream.base.group);
     let receiving = ReceiverOptions {
         rate: Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000)),

@@ -555,8 +555,8 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Leaves the channel when nothing of interest was announced for a while.
     fn leave_if_idle(&mut self, now: Instant) {
-        let bored = self.items.is_idle() || now >= self.tuner.interest_until();
-        if self.is_idle() && bored {
+        let uninterested = self.items.is_idle() || now >= self.tuner.interest_until();
+        if self.is_idle() && uninterested {
             self.tuner.leave();
         }
     }

@@ -2,7 +2,6 @@
 
 use umbel_wire::srm::{Echo, limits};
 
-use super::super::UnitCheck;
 use super::*;
 use crate::units::Rate;
 
@@ -123,34 +122,4 @@ fn repairs_of_unknown_sources_and_units_leave_no_trace() {
     let footprint = script.member.footprint();
     assert!(footprint.held_down == 0 && footprint.history == 1, "{footprint:?}");
     script.member.assert_dropped("UnknownSource 1, NoRoom 1000");
-}
-
-#[derive(Debug)]
-struct Genuine;
-
-impl UnitCheck for Genuine {
-    fn admits(&self, unit: Unit, payload: &[u8]) -> bool {
-        payload == content(unit)
-    }
-}
-
-#[test]
-fn a_unit_that_was_made_up_does_not_take_the_genuine_ones_place() {
-    let mut script = Script::new(config());
-    script.member.set_check(Box::new(Genuine));
-    let forged = Message::Data { source: SOURCE, sequence: 0, horizon: 0, payload: b"forged" };
-    script.hear(&forged);
-    script.assert_dropped(DropReason::Forged, 1);
-    assert_eq!(script.member.footprint().sources, 0);
-    with_data(0, |data| script.hear(data));
-    with_data(2, |data| script.hear(data));
-    let (source, sender, requester) = (SOURCE, OTHER, ME);
-    let (distance, scope, payload) = (Duration::ZERO, None, &b"forged"[..]);
-    let forged =
-        Message::Repair { sender, source, sequence: 1, requester, distance, scope, payload };
-    script.hear(&forged);
-    assert_eq!(script.events().0, [0]);
-    with_repair(1, ME, |repair| script.hear(repair));
-    assert_eq!(script.events().0, [1, 2]);
-    script.assert_dropped(DropReason::Forged, 2);
 }

@@ -210,19 +210,9 @@ fn accidents(family: Family, seed: u64) {
     assert_eq!(world.state(), (0, 0), "UMBEL_SEED={seed}");
 }
 
-/// The seeds of a run: that of `UMBEL_SEED`, or as many as `UMBEL_SEEDS` says.
-#[expect(clippy::disallowed_methods, reason = "options of the test come by the environment")]
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    match number("UMBEL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_SEEDS").unwrap_or(6),
-    }
-}
-
 #[test]
 fn after_any_accidents_every_lan_gets_what_it_wants_once() {
-    for seed in seeds() {
+    for seed in umbel_seeds::seeds(6) {
         let family = if seed % 3 == 2 { Family::Ipv6 } else { Family::Ipv4 };
         accidents(family, seed);
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
+use umbel_engine::MTU_RESERVE;
 use umbel_engine::repository::config::{NakConfig, PaperReading, SegmentConfig, StartConfig};
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
@@ -165,8 +166,6 @@ enum ArrivalsEntry {
     Poisson,
 }
 
-/// Part of the MTU that is reserved for headers, tunnels and authentication, as in `umbel serve`.
-const MTU_RESERVE: u16 = 100;
 const MIN_MTU: u16 = 576;
 /// Limit on items, above the number that a machine with 8 GB can simulate.
 const MOST_ITEMS: usize = 5_000_000;

@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// Number of seeds of each test in an ordinary run. `UMBEL_SEEDS` sets another.
-fn seeds(usual: u64) -> u64 {
-    std::env::var("UMBEL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(usual)
-}
-
 #[test]
 fn a_clean_network_carries_the_stream_once() {
     let mut world = World::new(1, &[link(100, 5, 200), link(100, 20, 200)]);
@@ -41,7 +36,7 @@ fn runs_are_functions_of_their_seeds() {
 
 #[test]
 fn whatever_happens_to_segments_everybody_has_the_stream_in_the_end() {
-    for seed in 0..seeds(300) {
+    for seed in umbel_seeds::seeds(300) {
         let mut random = stream(seed, Purpose::Workload, 1);
         let mut share = |most: f64| {
             if below(&mut random, 2) == 0 { 0.0 } else { most * uniform(&mut random) }

@@ -15,10 +15,7 @@ use umbel_engine::host::{Host, Io, Mailbox};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
-use umbel_net::mailbox;
 use umbel_net::port::SessionPort;
 use umbel_net::session::{
     ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
@@ -27,6 +24,7 @@ use umbel_wire::Channel;
 
 use super::burst::{Burst, Order};
 use super::ear::{Ear, Heard};
+use crate::endpoint::Wiring;
 
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -119,7 +117,8 @@ impl Scout {
         credentials: Credentials,
     ) -> Result<(Scout, Welcome), ScoutError> {
         let here = |error: std::io::Error| ScoutError::Here(error.to_string());
-        let (mailbox, line) = mailbox::line::<Input>().map_err(here)?;
+        let wiring = Wiring::new().map_err(|error| ScoutError::Here(format!("{error:#}")))?;
+        let mailbox = wiring.mailbox().clone();
         let (outbox, events) = crossbeam_channel::unbounded();
         let options =
             ConnectOptions { timeout: PATIENCE, credentials, ..ConnectOptions::default() };
@@ -135,8 +134,7 @@ impl Scout {
             ..ReceiverConfig::default()
         };
         let engine = Receiver::new(config, generator(0), NoSink);
-        let driver =
-            Driver::new(engine, host, Clock::new(), line).port(SessionPort::new(SESSION, session));
+        let driver = wiring.driver(engine, host).port(SessionPort::new(SESSION, session));
         let thread = std::thread::Builder::new().name("umbel-doctor".to_owned()).spawn(move || {
             if let Err(error) = driver.run() {
                 tracing::warn!("{error}");

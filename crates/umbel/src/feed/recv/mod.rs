@@ -20,7 +20,7 @@ pub(crate) mod target;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -30,10 +30,7 @@ use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{List, NodeConfig, ReceiptKey, Receiver, ReceiverConfig, Start};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
 use umbel_net::interface::Interface;
-use umbel_net::mailbox;
 use umbel_net::port::UdpPort;
 use umbel_net::session::{Pin, signing};
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
@@ -41,7 +38,6 @@ use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
 use umbel_store::sink::{DiskSink, RelativePath, SinkOptions};
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
-use umbel_wire::session::SessionKind;
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::diagnosing::Diagnosing;
@@ -50,7 +46,8 @@ use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
-use crate::directory::{KnownSenders, News, Noun, SessionSelector, Station, Watch};
+use crate::directory::{News, SessionSelector, Succession};
+use crate::endpoint::Wiring;
 pub use crate::endpoint::{Failure, Interrupt};
 
 /// Bytes of a pipe that may wait to be written.
@@ -282,62 +279,32 @@ pub fn recv(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RecvSummary> {
     let interface = super::interface(options.interface.as_deref())?;
-    let (mailbox, mut line) = mailbox::line::<Input>().context("cannot start")?;
-    let mailbox = Arc::new(Mutex::new(mailbox));
-    let mut station = Station::open(&interface)?;
-    started(Interrupt::new({
-        let (mailbox, station) = (mailbox.clone(), station.waker());
-        move || {
-            current(&mailbox).put(Input::Interrupt);
-            station.wake();
-        }
-    }));
+    let mut succession = Succession::open(&interface)?;
+    started(succession.interrupt(|| Input::Interrupt));
     let observer: Arc<dyn RecvObserver> =
         Arc::new(Diagnosing { observer, interface: interface.clone() });
-    let state_dir = options.state_dir.take().map_or_else(crate::state::default_dir, Ok)?;
-    let known = KnownSenders::in_dir(Noun::Feed, &state_dir).look_up(&mut options.feed)?;
-    let found = station.find_feed(&options.feed, options.wait, |line| observer.lonely(line))?;
-    let Some((mut feed, key)) = found else {
+    let (lonely, note) = (|line: &str| observer.lonely(line), |line: &str| observer.note(line));
+    let (state_dir, wait) = (options.state_dir.take(), options.wait);
+    let found = succession.find(&mut options.feed, state_dir, wait, (lonely, note))?;
+    let Some((feed, key)) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
     };
-    // What takes the place of this feed has the same sender.
-    let note = |line: &str| observer.note(line);
-    known.made(&mut options.feed, signing::pin_of(&key), feed.source.ip(), note)?;
-    let RecvOptions { target, .. } = &mut options;
-    let mut target = std::mem::replace(target, Target::Unsaid);
+    let mut target = std::mem::replace(&mut options.target, Target::Unsaid);
     let mut past = RecvSummary::default();
-    loop {
-        // A feed that takes the place of this one gets the same destination.
+    // The end of a feed comes with its packets.
+    let news = |news| (news == News::Replaced).then_some(Input::Replaced);
+    succession.run((&options.feed, feed), news, note, |feed: Feed, wiring| {
+        // A feed that takes the place of this one gets the same destination, from the same sender.
         let again = match &target {
             Target::Directory(directory) => Target::Directory(directory.clone()),
             Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
         };
-        let to = current(&mailbox).clone();
-        let told = to.clone();
-        let watch =
-            Watch::start(station, options.feed.clone(), feed.clone().into(), move |news| {
-                // The end of a feed comes with its packets.
-                if news == News::Replaced {
-                    told.put(Input::Replaced);
-                }
-            })?;
-        let summary = receive((feed, key), &options, target, &interface, &observer, (to, line));
-        let successor = watch.stop();
-        past = summary?.after(&past);
-        let Some((heard, SessionKind::Feed(successor))) = successor.filter(|_| past.replaced)
-        else {
-            return Ok(past);
-        };
-        observer.note(&format!("the source of `{}` was started again", successor.name));
-        let (fresh, fresh_line) = mailbox::line::<Input>().context("cannot start")?;
-        *current(&mailbox) = fresh;
-        (station, feed, target, line) = (heard, *successor, again, fresh_line);
-    }
-}
-
-/// Returns the mailbox of the host that is running.
-fn current(mailbox: &Mutex<Mailbox<Input>>) -> MutexGuard<'_, Mailbox<Input>> {
-    mailbox.lock().unwrap_or_else(PoisonError::into_inner)
+        let target = std::mem::replace(&mut target, again);
+        let summary = receive((feed, key), &options, target, &interface, &observer, wiring)?;
+        past = summary.after(&past);
+        Ok(past.replaced)
+    })?;
+    Ok(past)
 }
 
 /// Receives one feed, until it is complete, cannot be completed, or is replaced.
@@ -347,7 +314,7 @@ fn receive(
     target: Target,
     interface: &Interface,
     observer: &Arc<dyn RecvObserver>,
-    (mailbox, line): (Mailbox<Input>, mailbox::Line<Input>),
+    wiring: Wiring<Input>,
 ) -> anyhow::Result<RecvSummary> {
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
@@ -357,7 +324,7 @@ fn receive(
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
 
-    let (store, sink) = store((&feed, key), target, options, admission.opener, &mailbox)?;
+    let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
     let mut config = config(&feed, token, options.name.clone(), options.start)?;
@@ -371,11 +338,10 @@ fn receive(
     let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
     let about = About { feed, start: options.start, line: admission.line };
     let host = RecvHost::new(about, observer.clone(), store);
-    let driver =
-        Driver::new(Receiver::new(config, super::draws()?, sink), host, Clock::new(), line)
-            .port(data)
-            .port(node)
-            .pace(RateClass::Data, rate, packet_len);
+    let driver = wiring
+        .driver(Receiver::new(config, super::draws()?, sink), host)
+        .ports([data, node])
+        .pace(RateClass::Data, rate, packet_len);
     Ok(driver.run()?.summary())
 }
 

@@ -26,10 +26,7 @@ use serde::Serialize;
 use umbel_engine::RateClass;
 use umbel_engine::tmtp::{List, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::mailbox;
 use umbel_net::port::{OpenError, UdpPort};
 use umbel_net::session::{Identity, Pin};
 use umbel_net::udp::{OpenSenderError, SenderOptions};
@@ -43,10 +40,11 @@ use umbel_wire::{Channel, Tsi, lms};
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
-use super::{DATA_PORT, shape_of};
+use super::shape_of;
 use crate::directory::Announcer;
+use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{channel, packet_len, random};
+use crate::endpoint::{Wiring, channel, packet_len, random};
 
 /// Content to send.
 #[derive(Debug)]
@@ -266,13 +264,13 @@ pub fn send(
     if options.block_symbols == 0 {
         bail!("--block 0: a block has 1 to 255 symbols");
     }
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    let wiring = Wiring::new()?;
     let flag = Arc::new(AtomicBool::new(false));
-    started(Interrupt::new({
-        let (mailbox, flag) = (mailbox.clone(), flag.clone());
+    started(wiring.interrupt({
+        let flag = flag.clone();
         move || {
             flag.store(true, Ordering::Release);
-            mailbox.put(Input::Interrupt);
+            Input::Interrupt
         }
     }));
 
@@ -306,7 +304,7 @@ pub fn send(
     };
     let cut = Cut { hidden: options.hidden, shape, sealing };
 
-    let commands = mailbox.map(Input::Command);
+    let commands = wiring.mailbox().map(Input::Command);
     let Opened { symbols, plan, skipped } = Opened::open(
         options.what,
         (PipeId { feed: tsi, version }, &signer),
@@ -364,11 +362,10 @@ pub fn send(
         expected: Expected { names, alone: sealed, receipts },
     };
     let host = SendHost::new(plan, observer, terms, rate);
-    let driver =
-        Driver::new(Source::new(config, super::draws()?, symbols), host, Clock::new(), line)
-            .port(data_port)
-            .port(node)
-            .pace(RateClass::Data, Some(rate), packet_len);
+    let driver = wiring
+        .driver(Source::new(config, super::draws()?, symbols), host)
+        .ports([data_port, node])
+        .pace(RateClass::Data, Some(rate), packet_len);
     let host = driver.run()?;
     drop(announcer);
     Ok(SendSummary { left_out, failures, ..host.summary() })

@@ -16,17 +16,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use umbel_net::mailbox;
-
 use self::upstream::Upstream;
 use super::join::{Helper, HelperOptions};
 use super::serve::desk::Rules;
 use super::serve::host::Input;
 use super::serve::library::Clerk;
 use super::serve::{
-    Conduct, Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, interrupt, run,
+    Conduct, Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, run,
 };
+use crate::endpoint::Wiring;
 
 /// Time in which the server further up must accept a connection.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -57,9 +55,9 @@ pub fn relay(
     observer: &Arc<dyn ServeObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<ServeSummary> {
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
-    started(interrupt(&mailbox));
-    let news = mailbox.map(Input::News);
+    let wiring = Wiring::new()?;
+    started(wiring.interrupt(|| Input::Interrupt));
+    let news = wiring.mailbox().map(Input::News);
     let server = helper.target.server;
     let place = Place::open(options)?;
     // Without a helper the relay is served by unicast, like everyone.
@@ -67,18 +65,17 @@ pub fn relay(
     if let Err(error) = &helper {
         observer.note(&format!("what comes from {server} comes by unicast: {error:#}"));
     }
-    let control = (&mailbox, line);
     match relayed {
         Relayed::Stream(start) => {
             let library = Clerk::pipe(Later::Server(server), news)?;
             let conduct = Conduct { rules: Rules::Live(start), keep: false, identity: None };
-            run(library, conduct, place, options, observer, control)
+            run(library, conduct, place, options, observer, wiring)
         }
         Relayed::Http { start, smallest } => {
             let library = Upstream::new(server, news);
             let rules = Rules::Web { start, smallest };
             let conduct = Conduct { rules, keep: true, identity: None };
-            run(library, conduct, place, options, observer, control)
+            run(library, conduct, place, options, observer, wiring)
         }
     }
 }

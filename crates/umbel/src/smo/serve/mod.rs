@@ -30,15 +30,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
 use umbel_engine::RateClass;
-use umbel_engine::host::Mailbox;
 use umbel_engine::smo::{Join, Source, SourceConfig};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::mailbox::{self, Line};
 use umbel_net::packet::{PacketOptions, PacketPort};
 use umbel_net::session::{Identity, Pin, WebKeys};
 use umbel_wire::Channel;
@@ -52,6 +47,7 @@ use super::address::{self, Group, Listen};
 use super::control;
 use super::report::Report;
 pub use crate::endpoint::Interrupt;
+use crate::endpoint::{Wiring, generator};
 
 /// What is served.
 pub enum What {
@@ -191,9 +187,9 @@ pub fn serve(
     observer: &Arc<dyn ServeObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<ServeSummary> {
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
-    started(interrupt(&mailbox));
-    let news = mailbox.map(Input::News);
+    let wiring = Wiring::new()?;
+    started(wiring.interrupt(|| Input::Interrupt));
+    let news = wiring.mailbox().map(Input::News);
     let mut key = None;
     let (library, rules, keep) = match what {
         What::Directory { path, start, smallest, identity } => {
@@ -206,13 +202,7 @@ pub fn serve(
     };
     let conduct = Conduct { rules, keep, identity: key };
     let place = Place::open(options)?;
-    run(library, conduct, place, options, observer, (&mailbox, line))
-}
-
-/// Returns what ends a server.
-pub(crate) fn interrupt(mailbox: &Mailbox<Input>) -> Interrupt {
-    let mailbox = mailbox.clone();
-    Interrupt::new(move || mailbox.put(Input::Interrupt))
+    run(library, conduct, place, options, observer, wiring)
 }
 
 /// Runs a server on its place.
@@ -222,7 +212,7 @@ pub(crate) fn run(
     place: Place,
     options: &ServeOptions,
     observer: &Arc<dyn ServeObserver>,
-    (mailbox, line): (&Mailbox<Input>, Line<Input>),
+    wiring: Wiring<Input>,
 ) -> anyhow::Result<ServeSummary> {
     let Place { listen, channel, interface, port } = place;
     let Conduct { rules, keep, identity } = conduct;
@@ -230,9 +220,9 @@ pub(crate) fn run(
     let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
     let mss = options.mss(&port);
     let config = SourceConfig { port: listen.port(), channel, join, mss, ..options.config.clone() };
-    let engine = Source::new(config.clone(), crate::endpoint::generator()?);
+    let engine = Source::new(config.clone(), generator()?);
     let group = SocketAddr::new(channel.group, channel.port);
-    if let Err(error) = control::answer(listen, mailbox.clone()) {
+    if let Err(error) = control::answer(listen, wiring.mailbox().clone()) {
         tracing::warn!("`umbel smo status` will not be answered: {error}");
     }
     let (interface, pin) = (interface.name, identity.map(|identity| identity.fingerprint()));
@@ -241,7 +231,7 @@ pub(crate) fn run(
         Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
     let host = ServeHost::new(library, rules, &config, report, observer.clone());
     let host = host.rate(options.rate).keep(keep).secure(keys);
-    let driver = Driver::new(engine, host, Clock::new(), line).port(port);
+    let driver = wiring.driver(engine, host).port(port);
     let packet_len = usize::from(mss) + HEADER;
     Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())
 }

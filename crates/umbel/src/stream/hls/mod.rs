@@ -23,11 +23,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde::Serialize;
-use umbel_engine::RateClass;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
-use umbel_net::mailbox;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
 
@@ -37,6 +33,7 @@ use self::recent::Recent;
 use super::way::{Said, Way};
 use super::{AirSnapshot, StreamObserver};
 pub use crate::endpoint::Interrupt;
+use crate::endpoint::Wiring;
 use crate::http::Server;
 
 /// Which ladder to stream, and how.
@@ -113,13 +110,13 @@ pub fn stream_hls(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<HlsSummary> {
     let HlsOptions { directory, fec, headroom, repair, way } = options;
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
+    let wiring = Wiring::new()?;
     let stop = Stop::new().context("cannot start")?;
-    started(Interrupt::new({
-        let (mailbox, stop) = (mailbox.clone(), stop.clone());
+    started(wiring.interrupt({
+        let stop = stop.clone();
         move || {
             stop.stop();
-            mailbox.put(Input::Interrupt);
+            Input::Interrupt
         }
     }));
     let ground = way.ground()?;
@@ -158,15 +155,8 @@ pub fn stream_hls(
     let announcer = air.announce()?;
     observer.begun(&air.begun());
     let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);
-    ladder.start(mailbox).context("cannot start")?;
-    let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in air.ports {
-        driver = driver.port(port);
-    }
-    for (layer, rung) in (0..).zip(&rungs) {
-        driver = driver.pace(RateClass::Layer(layer), Some(rung.pace), packet_len.into());
-    }
-    let host = driver.run();
+    ladder.start(wiring.mailbox().clone()).context("cannot start")?;
+    let host = air.send(engine, host, wiring, rungs.iter().map(|rung| rung.pace));
     stop.stop();
     drop((announcer, server));
     Ok(host?.summary())

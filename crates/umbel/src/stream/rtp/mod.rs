@@ -21,13 +21,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_engine::RateClass;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
-use umbel_net::clock::Clock;
-use umbel_net::driver::Driver;
 use umbel_net::interface::Family;
-use umbel_net::mailbox;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description};
 use umbel_wire::signed::LINE_LEN;
@@ -39,6 +35,7 @@ use super::ladder::LENGTH_LEN;
 use super::way::{Said, Way};
 use super::{AirSnapshot, BLOCK_TIME, StreamObserver};
 pub use crate::endpoint::Interrupt;
+use crate::endpoint::Wiring;
 
 /// Time for which a packet may wait for the pace of its layer. Chosen: a key frame of half a
 /// second's rate passes.
@@ -141,11 +138,8 @@ pub fn stream_rtp(
     observer: Arc<dyn StreamObserver<RtpSnapshot>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RtpSummary> {
-    let (mailbox, line) = mailbox::line::<Input>().context("cannot start")?;
-    started(Interrupt::new({
-        let mailbox = mailbox.clone();
-        move || mailbox.put(Input::Interrupt)
-    }));
+    let wiring = Wiring::new()?;
+    started(wiring.interrupt(|| Input::Interrupt));
     let described = Described::read(&options.description)?;
     let rates = described.rates(options.layers, options.headroom)?;
     let mode = if options.simulcast {
@@ -181,16 +175,8 @@ pub fn stream_rtp(
     let backlog = Arc::<Backlog>::default();
     let most = usize::from(symbol_len - LENGTH_LEN);
     let host = RtpHost::new(&lanes, most, backlog.clone(), observer);
-    let receiving = sockets.start(&mailbox, &backlog).context("cannot start")?;
-    drop(mailbox);
-    let mut driver = Driver::new(engine, host, Clock::new(), line);
-    for port in air.ports {
-        driver = driver.port(port);
-    }
-    for (layer, lane) in (0..).zip(&lanes) {
-        driver = driver.pace(RateClass::Layer(layer), Some(lane.pace), packet_len.into());
-    }
-    let host = driver.run()?;
+    let receiving = sockets.start(wiring.mailbox(), &backlog).context("cannot start")?;
+    let host = air.send(engine, host, wiring, lanes.iter().map(|lane| lane.pace))?;
     drop((announcer, receiving));
     Ok(host.summary())
 }

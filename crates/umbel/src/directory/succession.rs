@@ -1,0 +1,107 @@
+//! Receives a session, and each session that takes its place.
+//!
+//! Each has a host and a mailbox of its own, so that no input of an earlier session reaches it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use umbel_engine::host::Mailbox;
+use umbel_net::interface::Interface;
+use umbel_net::session::signing;
+
+use super::{KnownSenders, News, SessionSelector, Sought, Station, Watch};
+use crate::endpoint::{Interrupt, Wiring};
+
+/// A command that receives sessions of one name, one after the other. Its hosts' input is an `I`.
+pub(crate) struct Succession<I> {
+    station: Station,
+    wiring: Wiring<I>,
+    /// Mailbox of the host that is running.
+    current: Arc<Mutex<Mailbox<I>>>,
+}
+
+impl<I: Send + 'static> Succession<I> {
+    /// Starts to listen to the directories of an interface.
+    ///
+    /// # Errors
+    ///
+    /// As [`Station::open`].
+    pub(crate) fn open(interface: &Interface) -> anyhow::Result<Succession<I>> {
+        let wiring = Wiring::new()?;
+        let current = Arc::new(Mutex::new(wiring.mailbox().clone()));
+        Ok(Succession { station: Station::open(interface)?, wiring, current })
+    }
+
+    /// Returns a mailbox that leads to the host that is running.
+    pub(crate) fn mailbox(&self) -> Mailbox<I> {
+        let current = self.current.clone();
+        Mailbox::new(move |input| {
+            current.lock().unwrap_or_else(PoisonError::into_inner).put(input);
+        })
+    }
+
+    /// Returns an interrupt that ends the search, and puts the result of `input` into the mailbox
+    /// of the host that is running.
+    pub(crate) fn interrupt(&self, input: impl Fn() -> I + Send + Sync + 'static) -> Interrupt {
+        let (mailbox, station) = (self.mailbox(), self.station.waker());
+        Interrupt::new(move || {
+            mailbox.put(input());
+            station.wake();
+        })
+    }
+
+    /// Waits for the session that the user names, as [`Station::find`] does; `lonely` hears that it
+    /// is still awaited. Remembers its sender, and tells `note` if nothing speaks for it. From now
+    /// on the selector selects what comes from that sender alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Station::find`], or if the known senders cannot be read or written.
+    pub(crate) fn find<S: Sought>(
+        &mut self,
+        selector: &mut SessionSelector,
+        state_dir: Option<PathBuf>,
+        wait: Duration,
+        (lonely, note): (impl FnOnce(&str), impl FnOnce(&str)),
+    ) -> anyhow::Result<Option<(S, [u8; 32])>> {
+        let state_dir = state_dir.map_or_else(crate::state::default_dir, Ok)?;
+        let known = KnownSenders::in_dir(S::NOUN, &state_dir).look_up(selector)?;
+        let found = self.station.find::<S>(selector, wait, lonely)?;
+        if let Some((session, key)) = &found {
+            let source = session.clone().into().source().ip();
+            known.made(selector, signing::pin_of(key), source, note)?;
+        }
+        Ok(found)
+    }
+
+    /// Receives a session with `receive`, which returns whether another takes its place, and then
+    /// that one in the same way. `news` makes what a host hears of its session into its input.
+    ///
+    /// # Errors
+    ///
+    /// Those of `receive`, or if the system cannot start a thread.
+    pub(crate) fn run<S: Sought>(
+        self,
+        (selector, first): (&SessionSelector, S),
+        news: impl Fn(News) -> Option<I> + Copy + Send + 'static,
+        note: impl Fn(&str),
+        mut receive: impl FnMut(S, Wiring<I>) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let Succession { mut station, mut wiring, current } = self;
+        let mut session = first;
+        loop {
+            let mailbox = wiring.mailbox().clone();
+            let tell = move |heard| news(heard).into_iter().for_each(|input| mailbox.put(input));
+            let watch = Watch::start(station, selector.clone(), session.clone().into(), tell)?;
+            let replaced = receive(session, wiring);
+            let successor = watch.stop().filter(|_| matches!(replaced, Ok(true)));
+            let next = successor.and_then(|(heard, kind)| Some((heard, S::of(&kind)?.clone())));
+            let Some(next) = next else { return replaced.map(drop) };
+            note(&format!("the source of `{}` was started again", selector.name));
+            (station, session) = next;
+            wiring = Wiring::new()?;
+            *current.lock().unwrap_or_else(PoisonError::into_inner) = wiring.mailbox().clone();
+        }
+    }
+}
