@@ -5,57 +5,131 @@
 //! numbers lie apart tells its standard error, whatever the function; and since all experiments
 //! have the same seeds, what they share cancels out in quotients and differences [Efron and Stein,
 //! "The jackknife estimate of variance", 1981]. It is rough for greatest and least values.
+//!
+//! Where experiments are a sample themselves, such as ten random graphs, a row is also computed
+//! without each of them. The wider interval counts.
 
-use crate::estimate::t_quantile;
+use std::collections::BTreeSet;
+
+use umbel_sim::statistics::t_quantile;
+
 use crate::output::{Certainty, Row};
 use crate::pool::{Experiment, Outcomes};
 
-/// Least number of runs that a verdict rests on.
-pub(crate) const MIN_RUNS: usize = 5;
+/// Least number of seeds that a verdict rests on.
+pub(crate) const MIN_SEEDS: usize = 5;
 
-/// Computes rows from outcomes, and how sure each of them is. Outcomes come back as they were.
+/// How the runs of a report belong together.
+pub(crate) struct Design<E: Experiment> {
+    /// Number of runs that count as one seed.
+    pub(crate) runs_per_seed: usize,
+    /// Returns the number of the sampled thing that an experiment uses, such as a random graph.
+    pub(crate) group: fn(&E) -> Option<u32>,
+    /// Returns why the runs of an experiment do not measure what they should, if they do not.
+    pub(crate) doubt: fn(&E, &[E::Outcome]) -> Option<&'static str>,
+}
+
+impl<E: Experiment> Default for Design<E> {
+    /// Returns the design of independent experiments, with a run for each seed.
+    fn default() -> Design<E> {
+        Design { runs_per_seed: 1, group: |_| None, doubt: |_, _| None }
+    }
+}
+
+/// Computes rows from the outcomes of independent experiments, and how sure each of them is.
+/// Outcomes come back as they were.
 pub(crate) fn judged<E: Experiment>(
     outcomes: &mut Outcomes<E>,
     rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
 ) -> Vec<Row> {
-    let mut all = rows(outcomes);
-    let unsure = |rows: &mut [Row]| rows.iter_mut().for_each(|r| r.certainty = Certainty::Unknown);
-    let most = outcomes.values().map(Vec::len).max().unwrap_or(0);
-    if most < MIN_RUNS {
-        unsure(&mut all);
-        return all;
-    }
-    let few = take_those_that_ran_too_rarely(outcomes);
-    let least = outcomes.values().map(Vec::len).min().unwrap_or(0);
-    let without_few = if few.is_empty() { all.clone() } else { rows(outcomes) };
-    let replicates: Vec<Vec<Row>> = (0..most).map(|seed| without(outcomes, seed, &rows)).collect();
-    outcomes.extend(few);
-    if replicates.iter().chain([&without_few]).any(|other| other.len() != all.len()) {
-        unsure(&mut all);
-        return all;
-    }
-    for (n, row) in all.iter_mut().enumerate() {
-        // What changes if the rare ones are left out depends on them.
-        let is_sure = row.measured.to_bits() == without_few[n].measured.to_bits();
-        let values: Vec<f64> = replicates.iter().map(|rows| rows[n].measured).collect();
-        row.certainty = match half_width(&values, least) {
-            half if is_sure && half.is_finite() => {
-                Certainty::Within(row.measured - half, row.measured + half)
-            }
-            _ => Certainty::Unknown,
-        };
-    }
-    all
+    Design::default().judged(outcomes, rows)
 }
 
-fn take_those_that_ran_too_rarely<E: Experiment>(outcomes: &mut Outcomes<E>) -> Outcomes<E> {
-    let few = outcomes.iter().filter(|(_, runs)| runs.len() < MIN_RUNS);
-    let few: Vec<E> = few.map(|(experiment, _)| experiment.clone()).collect();
-    few.into_iter().filter_map(|experiment| outcomes.remove_entry(&experiment)).collect()
+impl<E: Experiment> Design<E> {
+    /// Computes rows from outcomes, and how sure each of them is. Outcomes come back as they were.
+    pub(crate) fn judged(
+        &self,
+        outcomes: &mut Outcomes<E>,
+        rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
+    ) -> Vec<Row> {
+        let mut all = rows(outcomes);
+        self.tell_doubts(outcomes, &mut all, &rows);
+        let few = self.take(outcomes, |_, runs| runs.len() < MIN_SEEDS * self.runs_per_seed);
+        let without_few = rows(outcomes);
+        let most = outcomes.values().map(Vec::len).max().unwrap_or(0);
+        let least = outcomes.values().map(Vec::len).min().unwrap_or(0);
+        let seeds: Vec<Vec<Row>> =
+            (0..most).map(|seed| without_seed(outcomes, seed, &rows)).collect();
+        let groups: Vec<Vec<Row>> = (self.groups(outcomes).into_iter())
+            .map(|group| self.without_group(outcomes, group, &rows))
+            .collect();
+        outcomes.extend(few);
+        for (n, row) in all.iter_mut().enumerate() {
+            // What changes if the rare ones are left out depends on them.
+            let is_sure = most > 0 && is_unchanged(row, without_few.get(n));
+            let over_seeds = estimated(n, &seeds, least);
+            let over_groups = estimated(n, &groups, groups.len());
+            row.certainty = match (is_sure, over_seeds) {
+                (true, Some(seeds)) => wider(seeds, over_groups),
+                _ => Certainty::Unknown,
+            };
+        }
+        all
+    }
+
+    /// Takes those experiments from the outcomes of which this is true.
+    fn take(
+        &self,
+        outcomes: &mut Outcomes<E>,
+        is_meant: impl Fn(&E, &[E::Outcome]) -> bool,
+    ) -> Outcomes<E> {
+        let meant = outcomes.iter().filter(|(experiment, runs)| is_meant(experiment, runs));
+        let meant: Vec<E> = meant.map(|(experiment, _)| experiment.clone()).collect();
+        meant.into_iter().filter_map(|experiment| outcomes.remove_entry(&experiment)).collect()
+    }
+
+    /// Tells in each row why its number may be another, if it rests on such experiments.
+    fn tell_doubts(
+        &self,
+        outcomes: &mut Outcomes<E>,
+        all: &mut [Row],
+        rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
+    ) {
+        let doubts =
+            outcomes.iter().filter_map(|(experiment, runs)| (self.doubt)(experiment, runs));
+        for doubt in doubts.collect::<BTreeSet<&str>>() {
+            let taken = self
+                .take(outcomes, |experiment, runs| (self.doubt)(experiment, runs) == Some(doubt));
+            let without = rows(outcomes);
+            outcomes.extend(taken);
+            for (n, row) in all.iter_mut().enumerate() {
+                if !is_unchanged(row, without.get(n)) {
+                    row.doubt = Some(doubt);
+                }
+            }
+        }
+    }
+
+    fn groups(&self, outcomes: &Outcomes<E>) -> BTreeSet<u32> {
+        outcomes.keys().filter_map(self.group).collect()
+    }
+
+    /// Computes rows without the experiments of a group.
+    fn without_group(
+        &self,
+        outcomes: &mut Outcomes<E>,
+        group: u32,
+        rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
+    ) -> Vec<Row> {
+        let taken = self.take(outcomes, |experiment, _| (self.group)(experiment) == Some(group));
+        let computed = rows(outcomes);
+        outcomes.extend(taken);
+        computed
+    }
 }
 
 /// Computes rows without one of the seeds.
-fn without<E: Experiment>(
+fn without_seed<E: Experiment>(
     outcomes: &mut Outcomes<E>,
     seed: usize,
     rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
@@ -71,12 +145,30 @@ fn without<E: Experiment>(
     computed
 }
 
-/// Returns half the width of the 95 % confidence interval, from the values without one seed each.
-fn half_width(values: &[f64], runs: usize) -> f64 {
+fn is_unchanged(row: &Row, other: Option<&Row>) -> bool {
+    other.is_some_and(|other| other.measured.to_bits() == row.measured.to_bits())
+}
+
+/// Returns the certainty of a row from its numbers without one part of the sample each, which has
+/// this number of parts; `None` if it is unknown.
+fn estimated(row: usize, without: &[Vec<Row>], parts: usize) -> Option<Certainty> {
+    let values: Option<Vec<f64>> =
+        without.iter().map(|rows| rows.get(row).map(|row| row.measured)).collect();
+    let values = values.filter(|_| parts > 1)?;
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    t_quantile(runs - 1) * ((n - 1.0) / n * squares).sqrt()
+    let error = ((n - 1.0) / n * squares).sqrt();
+    error.is_finite().then_some(Certainty::Estimated { error, freedom: parts - 1 })
+}
+
+/// Returns the one with the wider interval.
+fn wider(a: Certainty, b: Option<Certainty>) -> Certainty {
+    let width = |certainty: Certainty| match certainty {
+        Certainty::Estimated { error, freedom } => t_quantile(0.025, freedom) * error,
+        Certainty::Exact | Certainty::Unknown => 0.0,
+    };
+    b.filter(|b| width(*b) > width(a)).unwrap_or(a)
 }
 
 #[cfg(test)]
@@ -126,7 +218,7 @@ mod tests {
         let runs = [1.0, 2.0, 3.0, 4.0, 7.0];
         let mut all = outcomes(&[("a", &runs)]);
         let rows = judged(&mut all, |all| vec![row(mean(all, "a"), (0.0, 9.0))]);
-        let Certainty::Within(low, high) = rows[0].certainty else { panic!("{rows:?}") };
+        let (low, high) = rows[0].interval();
         let estimate = Estimate::of(&runs);
         assert!((low - (estimate.mean - estimate.ci95)).abs() < 1e-9);
         assert!((high - (estimate.mean + estimate.ci95)).abs() < 1e-9);
@@ -161,5 +253,48 @@ mod tests {
         assert_eq!(of(&[("a", &[1.0; 4]), ("b", &[1.0; 5])]), Verdict::Undecided);
         assert_eq!(of(&[("a", &[1.0; 5]), ("b", &[1.0])]), Verdict::Ok);
         assert_eq!(of(&[("b", &[1.0; 5])]), Verdict::Miss);
+    }
+
+    #[test]
+    fn a_gate_counts_seeds_and_not_the_runs_of_each() {
+        let of = |runs: &[f64]| {
+            let design = Design { runs_per_seed: 2, ..Design::default() };
+            let rows = |all: &Outcomes<Named>| vec![row(mean(all, "a"), (0.0, 9.0))];
+            design.judged(&mut outcomes(&[("a", runs)]), rows)[0].verdict()
+        };
+        assert_eq!(of(&[1.0; 9]), Verdict::Undecided);
+        assert_eq!(of(&[1.0; 10]), Verdict::Ok);
+    }
+
+    #[test]
+    fn what_differs_between_graphs_is_uncertain_though_seeds_agree() {
+        let runs = [("graph 1", &[1.0; 5][..]), ("graph 2", &[2.0; 5]), ("graph 3", &[6.0; 5])];
+        let number = |named: &Named| named.0.strip_prefix("graph ")?.parse().ok();
+        let rows = |all: &Outcomes<Named>| {
+            let means: Vec<f64> = all.keys().map(|named| mean(all, named.0)).collect();
+            vec![row(Estimate::of(&means).mean, (2.5, 3.5))]
+        };
+        let mut all = outcomes(&runs);
+        assert_eq!(judged(&mut all, rows)[0].verdict(), Verdict::Ok);
+        let design = Design { group: number, ..Design::default() };
+        let judged = &design.judged(&mut all, rows)[0];
+        assert_eq!(judged.verdict(), Verdict::Undecided);
+        let (low, high) = judged.interval();
+        let Estimate { mean, ci95 } = Estimate::of(&[1.0, 2.0, 6.0]);
+        assert!((low - (mean - ci95)).abs() < 1e-9 && (high - (mean + ci95)).abs() < 1e-9);
+        assert!(all == outcomes(&runs));
+    }
+
+    #[test]
+    fn what_rests_on_doubtful_runs_is_undecided_with_the_reason() {
+        let doubt = |named: &Named, _: &[Value]| (named.0 == "b").then_some("it drifts");
+        let design = Design { doubt, ..Design::default() };
+        let mut all = outcomes(&[("a", &[1.0; 5]), ("b", &[1.0; 5])]);
+        let rows = |all: &Outcomes<Named>| {
+            ["a", "b"].map(|name| row(mean(all, name), (0.0, 9.0))).to_vec()
+        };
+        let rows = design.judged(&mut all, rows);
+        let told: Vec<_> = rows.iter().map(|row| (row.verdict(), row.doubt)).collect();
+        assert_eq!(told, [(Verdict::Ok, None), (Verdict::Undecided, Some("it drifts"))]);
     }
 }

@@ -189,9 +189,8 @@ impl Runs<'_> {
                 title: String::new(),
                 x_label: axes[across].name.clone(),
                 y_label: measure.to_owned(),
-                y_limit: None,
-                marks: Vec::new(),
                 series,
+                ..Panel::default()
             }
         };
         let figures = drawn.map(|(measure, number)| Figure {

@@ -47,6 +47,7 @@ pub mod scenario;
 mod simulation;
 pub mod smo;
 pub mod srm;
+pub mod statistics;
 pub mod tmtp;
 pub mod topology;
 pub mod trace;

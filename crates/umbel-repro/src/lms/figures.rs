@@ -13,23 +13,29 @@ use crate::pool::Outcomes;
 /// Heights of the binary trees [LMS §IV-B].
 pub(super) const HEIGHTS: std::ops::RangeInclusive<u32> = 3..=7;
 /// Group sizes, from sparse to dense [LMS §IV-E].
-pub(super) const RECEIVERS: [u32; 3] = [5, 20, 100];
+const GROUPS: [u32; 3] = [5, 20, 100];
 /// Group size of the figures about SRM: the authors could run no more [LMS §IV-G].
 pub(super) const SRM_RECEIVERS: u32 = 20;
 
+/// Names of places of losses. What the paper calls all links are those between routers.
+pub(super) const SOURCE: &str = "loss at the source";
+pub(super) const RECEIVERS: &str = "loss at the receivers";
+pub(super) const LINKS: &str = "loss at links between routers";
+/// All links of a binary tree, whose root is the source.
+pub(super) const TREE_LINKS: &str = "loss at all links of the tree";
+/// Title of the panel with groups of each size.
+pub(super) const SPARSE: &str = "sparse groups, loss at links between routers";
+
 /// Places of losses on the trees and the random graphs, with their names.
-const PLACES: [(Place, &str); 3] = [
-    (Place::Source, "loss at the source"),
-    (Place::Receivers, "loss at the receivers"),
-    (Place::Links, "loss at all links"),
-];
+const PLACES: [(Place, &str); 3] =
+    [(Place::Source, SOURCE), (Place::Receivers, RECEIVERS), (Place::Links, LINKS)];
 
 /// Places of losses on binary trees, whose leaves are the receivers.
-const TREE_PLACES: [(Place, &str); 3] = [PLACES[0], PLACES[1], (Place::Tree, "loss at all links")];
+const TREE_PLACES: [(Place, &str); 3] = [PLACES[0], PLACES[1], (Place::Tree, TREE_LINKS)];
 
 /// Places of losses on transit–stub graphs.
 const CLASSES: [(Place, &str); 4] = [
-    (Place::Links, "loss at all links"),
+    (Place::Links, LINKS),
     (Place::Class(LinkClass::TransitTransit), "loss at transit–transit links"),
     (Place::Class(LinkClass::TransitStub), "loss at transit–stub links"),
     (Place::Class(LinkClass::StubStub), "loss at stub–stub links"),
@@ -70,7 +76,7 @@ impl Base {
         let random = |receivers| Graph::Random { receivers };
         let columns: Vec<Vec<Column>> = match figure {
             11 => vec![self.trees(Scheme::Lms)],
-            12 => RECEIVERS.map(|n| self.graphs(Scheme::Lms, random(n))).into(),
+            12 => GROUPS.map(|n| self.graphs(Scheme::Lms, random(n))).into(),
             13 => vec![self.graphs(Scheme::Lms, Graph::TransitStub { receivers: 100 })],
             14 => vec![self.graphs(Scheme::Srm, random(SRM_RECEIVERS))],
             15 => vec![self.graphs(Scheme::Pgm, random(100))],
@@ -118,17 +124,16 @@ impl Base {
         let dense = graph(100);
         let mut panels = draw.latencies(&dense, &PLACES);
         panels.push(draw.exposures(&dense, &PLACES));
-        let sparse = RECEIVERS.map(|receivers| {
+        let sparse = GROUPS.map(|receivers| {
             let value = |runs: &[Outcome]| measures::latency(runs, Place::Links).average;
             draw.curve(format!("{receivers} receivers"), &graph(receivers), value)
         });
         panels.push(Panel {
-            title: "sparse groups, loss at all links".to_owned(),
+            title: SPARSE.to_owned(),
             x_label: TOPOLOGY.to_owned(),
             y_label: LATENCY.to_owned(),
-            y_limit: None,
-            marks: Vec::new(),
             series: sparse.into(),
+            ..Panel::default()
         });
         Figure {
             id: FigureId::Paper(12),
@@ -162,9 +167,8 @@ impl Base {
                 title: format!("{what} for each loss"),
                 x_label: TOPOLOGY.to_owned(),
                 y_label: format!("{what} for each loss"),
-                y_limit: None,
-                marks: Vec::new(),
                 series: draw.places(&columns, &PLACES, measure),
+                ..Panel::default()
             });
         }
         Figure {
@@ -196,9 +200,8 @@ impl Base {
             title: String::new(),
             x_label: TOPOLOGY.to_owned(),
             y_label: "repeated retransmissions for each loss".to_owned(),
-            y_limit: None,
-            marks: Vec::new(),
             series,
+            ..Panel::default()
         };
         Figure {
             id: FigureId::Paper(16),
@@ -223,9 +226,10 @@ impl Draw<'_> {
         columns: &[Column],
         value: impl Fn(&[Outcome]) -> Estimate,
     ) -> Series {
-        let points = columns.iter().map(|&(x, trial)| {
-            let Estimate { mean, ci95 } = value(self.0.get(&trial).map_or(&[], Vec::as_slice));
-            Point { x, y: mean, ci95 }
+        // What was left out has no point, so that means over graphs are of the others.
+        let points = columns.iter().filter_map(|&(x, trial)| {
+            let Estimate { mean, ci95 } = value(self.0.get(&trial)?);
+            Some(Point { x, y: mean, ci95 })
         });
         Series { name, points: points.collect() }
     }
@@ -238,13 +242,12 @@ impl Draw<'_> {
                 title: title.to_owned(),
                 x_label: TOPOLOGY.to_owned(),
                 y_label: LATENCY.to_owned(),
-                y_limit: None,
-                marks: Vec::new(),
                 series: vec![
                     self.curve("average".to_owned(), columns, |runs| spread(runs).average),
                     self.curve("minimum".to_owned(), columns, |runs| spread(runs).least),
                     self.curve("maximum".to_owned(), columns, |runs| spread(runs).greatest),
                 ],
+                ..Panel::default()
             }
         };
         places.iter().map(panel).collect()
@@ -256,9 +259,8 @@ impl Draw<'_> {
             title: "exposure".to_owned(),
             x_label: TOPOLOGY.to_owned(),
             y_label: "duplicates of a receiver for each loss".to_owned(),
-            y_limit: None,
-            marks: Vec::new(),
             series: self.places(columns, places, measures::exposure),
+            ..Panel::default()
         }
     }
 

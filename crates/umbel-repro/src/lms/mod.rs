@@ -27,10 +27,10 @@ use self::figures::Base;
 pub use self::observer::Recovery;
 use self::scenario::Delays;
 use self::trial::Trial;
-use crate::certainty::judged;
+use crate::certainty::Design;
 use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
-use crate::pool::{Outcomes, Pool, Progress, Runs, work};
+use crate::pool::{Experiment, Outcomes, Pool, Progress, Runs, work};
 
 /// Parts of the report besides Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,12 +39,15 @@ pub enum Other {
     Delays,
     /// Experiments that the paper did not do.
     Beyond,
+    /// SRM with 10,000 receivers: minutes of processor time for each seed.
+    Crowd,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 11..=16;
     const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Delays, "delays"), (Other::Beyond, "beyond")];
+        &[(Other::Delays, "delays"), (Other::Beyond, "beyond"), (Other::Crowd, "crowd")];
+    const COSTLY: &'static [Other] = &[Other::Crowd];
 }
 
 /// A part of the report that can be requested alone.
@@ -81,7 +84,7 @@ impl Default for Options {
 
 /// Maximum number of seeds for the experiments that the paper did not do: each seed covers 400
 /// packets or all losses of a graph.
-const BEYOND_SEEDS: u32 = 2;
+const BEYOND_SEEDS: u32 = 5;
 
 /// Runs the experiments. The report depends only on the options, not on the number of threads.
 pub fn run(options: &Options, progress: &dyn Progress) -> Report {
@@ -93,25 +96,31 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     trials.extend(compared.iter().flat_map(notes::Compared::trials));
     let runs: Runs<Trial> = trials.into_iter().map(|trial| (trial, options.seeds)).collect();
     let has_beyond = options.parts.has_extra(Other::Beyond);
-    let more = if has_beyond { beyond::runs() } else { BTreeSet::new() };
+    let has_crowd = options.parts.has_extra(Other::Crowd);
+    let mut more = if has_beyond { beyond::runs() } else { BTreeSet::new() };
+    if has_crowd {
+        more.extend(beyond::crowd_runs());
+    }
     let seeds = options.seeds.min(BEYOND_SEEDS);
-    let more: Runs<Run> =
-        more.into_iter().map(|run| (run, if run.is_long() { 1 } else { seeds })).collect();
+    let more: Runs<Run> = more.into_iter().map(|run| (run, seeds)).collect();
     progress.expect(work(&runs) + work(&more));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Trial>| -> Vec<Figure> {
         wanted.iter().filter_map(|n| base.figure(*n, outcomes)).collect()
     };
-    let mut rows = judged(&mut outcomes, |outcomes| {
+    let mut rows = over_graphs(Trial::graph).judged(&mut outcomes, |outcomes| {
         let mut rows = verdicts::rows(&figures(outcomes));
         rows.extend(notes::rows(&compared, outcomes));
         rows
     });
     let mut sections = Vec::new();
+    let mut beyond_outcomes = options.pool.run_all(&more, progress);
     if has_beyond {
-        let mut outcomes = options.pool.run_all(&more, progress);
-        rows.extend(judged(&mut outcomes, beyond::rows));
-        sections = beyond::sections(&outcomes);
+        rows.extend(over_graphs(Run::graph).judged(&mut beyond_outcomes, beyond::rows));
+        sections = beyond::sections(&beyond_outcomes);
+    }
+    if has_beyond || has_crowd {
+        sections.push(beyond::large_groups(&beyond_outcomes));
     }
     let mut figures = figures(&outcomes);
     output::mark(&mut figures, &rows);
@@ -127,12 +136,18 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
 }
 
+/// Returns the design of experiments of which some are on a sample of graphs, by their numbers.
+fn over_graphs<E: Experiment>(group: fn(&E) -> Option<u32>) -> Design<E> {
+    Design { group, ..Design::default() }
+}
+
 fn intro(options: &Options, trials: usize) -> String {
     format!(
         "{trials} pairs of a scheme and a graph, each with {} placements of source and receivers, on \
          Umbel's own engines in simulated networks. In each run one original packet is lost on \
          each link of the tree, one after the other; the schemes meet the same losses in the same \
-         places. Curves show means over the placements with 95 % confidence intervals.",
+         places. Curves show means over the placements with 95 % confidence intervals. The interval \
+         of a number is the wider one of two: over the placements, and over the ten graphs of a kind.",
         options.seeds
     )
 }

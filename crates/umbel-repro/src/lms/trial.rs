@@ -102,6 +102,14 @@ impl Experiment for Trial {
 }
 
 impl Trial {
+    /// Returns the number of the graph if it is one of a sample: graphs of a number are drawn alike.
+    pub(super) fn graph(&self) -> Option<u32> {
+        match self.setting.graph {
+            Graph::Binary { .. } => None,
+            Graph::Random { .. } | Graph::TransitStub { .. } => Some(self.setting.number),
+        }
+    }
+
     /// Runs the scheme on a scenario.
     fn run_on(&self, mut scenario: Scenario, seed: u64) -> Outcome {
         if self.scheme == Scheme::SrmLarge {

@@ -1,12 +1,13 @@
 //! Comma-separated values as in RFC 4180, but with Unix line ends.
 
-use super::{Figure, Row, Table};
+use super::{Figure, Report, Table};
 
 /// Returns the lines of `table.csv`.
-pub(super) fn table(rows: &[Row]) -> String {
+pub(super) fn table(report: &Report) -> String {
     let mut text =
-        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict\n".to_owned();
-    for row in rows {
+        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict,kind,p,p_holm,why\n"
+            .to_owned();
+    for (row, p_holm) in report.rows.iter().zip(report.holm()) {
         let (least, greatest) = row.interval();
         line(
             &mut text,
@@ -20,6 +21,10 @@ pub(super) fn table(rows: &[Row]) -> String {
                 &row.low.to_string(),
                 &row.high.to_string(),
                 &row.verdict().to_string(),
+                row.kind.name(),
+                &row.p().to_string(),
+                &p_holm.to_string(),
+                row.why().unwrap_or_default(),
             ],
         );
     }
@@ -38,6 +43,11 @@ pub(super) fn figure(figure: &Figure) -> String {
             for mark in panel.marks.iter().filter(|mark| mark.series == series.name) {
                 let [x, y] = [mark.x, mark.y].map(|number| number.to_string());
                 line(&mut text, &[&format!("{name} (reported)"), &x, &y, "NaN"]);
+            }
+            for band in panel.bands.iter().filter(|band| band.series == series.name) {
+                for y in [band.low, band.high] {
+                    line(&mut text, &[&format!("{name} (reported)"), "NaN", &y.to_string(), "NaN"]);
+                }
             }
             for point in &series.points {
                 let [x, y, ci95] = [point.x, point.y, point.ci95].map(|number| number.to_string());

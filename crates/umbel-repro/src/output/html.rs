@@ -73,12 +73,12 @@ fn table(html: &mut String, report: &Report) {
             Verdict::Undecided => ("undecided", "? undecided"),
             Verdict::Remark => ("undecided", "not judged"),
         };
-        let remark = row
-            .remark
+        let remark = (row.why())
             .map_or(String::new(), |why| format!(" <span class=\"soft\">({})</span>", escape(why)));
+        let (least, greatest) = row.interval();
         let interval = match row.certainty {
             Certainty::Exact => "exact".to_owned(),
-            Certainty::Within(least, greatest) => number::range(least, greatest, row.unit),
+            Certainty::Estimated { .. } => number::range(least, greatest, row.unit),
             Certainty::Unknown => "too few runs".to_owned(),
         };
         let _ = writeln!(
@@ -96,6 +96,7 @@ fn table(html: &mut String, report: &Report) {
     }
     html.push_str("</tbody>\n</table>\n</div>\n");
     paragraphs(html, VERDICTS);
+    paragraphs(html, &comparisons(report));
 }
 
 /// What the verdicts mean.
@@ -103,7 +104,25 @@ const VERDICTS: &str = "The interval is that of the jackknife over seeds: each n
      anew without each seed in turn. It is rough for greatest and least values. A number is ok, or \
      missed, if its whole interval lies within, or outside, the bounds. Otherwise it is undecided, \
      and so is one that rests on fewer than five runs. A number from which nothing follows is not \
-     judged; the reason stands beside it.";
+     judged; the reason stands beside it. Where the paper says that two things are the same, the \
+     interval has 90 % probability, for a difference in either direction has to be refuted at 5 %; \
+     the reason of the margin stands beside it.";
+
+/// Says what is left of the verdicts if all are to be right together.
+fn comparisons(report: &Report) -> String {
+    let rows = report.rows.iter().zip(report.holm());
+    let ok = rows.filter(|(row, p)| row.verdict() == Verdict::Ok && !p.is_nan());
+    let (all, sure) = ok.fold((0, 0), |(all, sure), (_, p)| (all + 1, sure + u32::from(p <= 0.05)));
+    if all == 0 {
+        return String::new();
+    }
+    format!(
+        "So many comparisons find something by chance: each verdict by itself is wrong with a \
+         probability of up to 5 %. With Holm's correction, after which none of them is wrong with \
+         95 % probability, {sure} of the {all} estimated numbers that are ok stay so (table.csv has \
+         p, and p with the correction)."
+    )
+}
 
 /// Returns the name of a row's figure, as a link if the page has the figure.
 fn figure_link(row: &Row, report: &Report) -> String {

@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `report.html` | the whole report on one self-contained page |
-//! | `table.csv` | `figure,what,reported,measured,measured_low,measured_high,low,high,verdict`, a line for each number |
+//! | `table.csv` | `figure,what,reported,measured,measured_low,measured_high,low,high,verdict,kind,p,p_holm,why`, a line for each number |
 //! | `figN.csv` | `series,x,y,ci95`, a line for each point of figure N |
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |
@@ -17,12 +17,18 @@
 //!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!
+//! The interval `measured_low` to `measured_high` has 95 % probability, of rows of the kind `same`
+//! 90 %. `p` is the probability of such a number if the true one lay outside the bounds, `p_holm`
+//! the same with Holm's correction for all rows that are judged. `why` is the reason of a margin, of
+//! a doubt, or of not being judged.
+//!
 //! Numbers in the tables are written with all their digits, so that verdicts can be checked. A
 //! missing bound is `inf` or `-inf`.
 
 pub(crate) mod csv;
 mod html;
 mod number;
+mod row;
 mod scale;
 mod svg;
 #[cfg(test)]
@@ -33,6 +39,8 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use self::row::{Certainty, Kind, Row, Verdict};
 
 /// A measured point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +72,19 @@ pub struct Mark {
     /// The reported value.
     pub y: f64,
     /// The paper's words or number.
+    pub reported: String,
+}
+
+/// A range of a whole curve as a paper reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Band {
+    /// Name of the curve.
+    pub series: String,
+    /// Least reported value.
+    pub low: f64,
+    /// Greatest reported value.
+    pub high: f64,
+    /// The paper's words.
     pub reported: String,
 }
 
@@ -109,7 +130,7 @@ impl fmt::Display for FigureId {
 }
 
 /// Curves on the same axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Panel {
     /// Title of the panel; empty if it is the only one of its figure.
     pub title: String,
@@ -124,6 +145,11 @@ pub struct Panel {
     pub series: Vec<Series>,
     /// The paper's own points.
     pub marks: Vec<Mark>,
+    /// Points that are drawn hollow, since they depend on the length of the run: names of curves,
+    /// and horizontal positions.
+    pub hollow: Vec<(String, f64)>,
+    /// Ranges that the paper reports of whole curves.
+    pub bands: Vec<Band>,
 }
 
 /// A figure, measured.
@@ -150,125 +176,6 @@ impl Figure {
     pub fn values(&self, panel: &str, name: &str) -> Vec<f64> {
         let series = self.series(panel, name);
         series.into_iter().flat_map(|series| &series.points).map(|point| point.y).collect()
-    }
-}
-
-/// A number that the paper reports, beside the measured one.
-///
-/// A statement of the paper about an order is a row, too: a ratio or a difference, with the bound
-/// that the order implies.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// Name of the figure ([`FigureId`]'s), or of the section.
-    pub figure: String,
-    /// The measured quantity.
-    pub what: String,
-    /// The paper's words or number.
-    pub reported: String,
-    /// The measured number; NaN, a miss, if nothing could be measured.
-    pub measured: f64,
-    /// The unit of `measured`, `low` and `high`; empty for a plain number.
-    pub unit: &'static str,
-    /// The least number that agrees with the paper; `-∞` for no bound.
-    pub low: f64,
-    /// The greatest number that agrees with the paper; `∞` for no bound.
-    pub high: f64,
-    /// How sure the measured number is.
-    pub certainty: Certainty,
-    /// Why nothing can be concluded from the number, so that it is not judged.
-    pub remark: Option<&'static str>,
-    /// The reported value as a point of a curve of the figure, with the name of its panel.
-    pub place: Option<(String, Mark)>,
-}
-
-/// How sure a measured number is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Certainty {
-    /// It is computed, not estimated.
-    Exact,
-    /// With 95 % probability, infinitely many runs have a number between these.
-    Within(f64, f64),
-    /// There were too few runs to tell: fewer than five of an experiment that it rests on.
-    Unknown,
-}
-
-/// Whether a measured number agrees with the paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The whole interval of the number lies within the bounds.
-    Ok,
-    /// The whole interval lies outside, or nothing was measured.
-    Miss,
-    /// A bound lies within the interval, or there were too few runs to know it.
-    Undecided,
-    /// The number is not judged ([`Row::remark`]).
-    Remark,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Ok => "ok",
-            Verdict::Miss => "miss",
-            Verdict::Undecided => "undecided",
-            Verdict::Remark => "remark",
-        })
-    }
-}
-
-impl Row {
-    /// Creates a row from an exact number with its unit, and the bounds between which it should
-    /// lie.
-    pub fn new(
-        figure: impl fmt::Display,
-        what: impl Into<String>,
-        reported: impl Into<String>,
-        (measured, unit): (f64, &'static str),
-        (low, high): (f64, f64),
-    ) -> Row {
-        let (what, reported) = (what.into(), reported.into());
-        let (figure, certainty) = (figure.to_string(), Certainty::Exact);
-        let (remark, place) = (None, None);
-        Row { figure, what, reported, measured, unit, low, high, certainty, remark, place }
-    }
-
-    /// Says where the figure has the reported value: panel, curve and point.
-    #[must_use]
-    pub fn at(self, panel: &str, series: &str, (x, y): (f64, f64)) -> Row {
-        let (series, reported) = (series.to_owned(), self.reported.clone());
-        Row { place: Some((panel.to_owned(), Mark { series, x, y, reported })), ..self }
-    }
-
-    /// Makes a row that is not judged, with the reason: it could not fail, or repeats another.
-    #[must_use]
-    pub fn unjudged(self, why: &'static str) -> Row {
-        Row { remark: Some(why), ..self }
-    }
-
-    /// Returns whether the measured number lies within the bounds, limits included, as far as its
-    /// certainty allows to say so.
-    pub fn verdict(&self) -> Verdict {
-        let agrees = |value: f64| (self.low..=self.high).contains(&value);
-        match self.certainty {
-            _ if self.remark.is_some() => Verdict::Remark,
-            _ if self.measured.is_nan() => Verdict::Miss,
-            Certainty::Exact if agrees(self.measured) => Verdict::Ok,
-            Certainty::Exact => Verdict::Miss,
-            Certainty::Within(least, greatest) if agrees(least) && agrees(greatest) => Verdict::Ok,
-            Certainty::Within(least, greatest) if greatest < self.low || least > self.high => {
-                Verdict::Miss
-            }
-            Certainty::Within(..) | Certainty::Unknown => Verdict::Undecided,
-        }
-    }
-
-    /// Returns the ends of the interval; NaN if they are unknown.
-    pub fn interval(&self) -> (f64, f64) {
-        match self.certainty {
-            Certainty::Exact => (self.measured, self.measured),
-            Certainty::Within(least, greatest) => (least, greatest),
-            Certainty::Unknown => (f64::NAN, f64::NAN),
-        }
     }
 }
 
@@ -374,6 +281,20 @@ impl Report {
         self.rows.len() - self.count(Verdict::Remark)
     }
 
+    /// Returns each row's [`Row::p`] with Holm's correction: if what is at most 0.05 is believed,
+    /// then with 95 % probability none of it is wrong. NaN where a row has none.
+    fn holm(&self) -> Vec<f64> {
+        let p: Vec<f64> = self.rows.iter().map(Row::p).collect();
+        let mut order: Vec<usize> = (0..p.len()).filter(|n| !p[*n].is_nan()).collect();
+        order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+        let (mut corrected, mut least) = (vec![f64::NAN; p.len()], 0.0_f64);
+        for (rank, &row) in order.iter().enumerate() {
+            least = least.max(p[row] * (order.len() - rank) as f64).min(1.0);
+            corrected[row] = least;
+        }
+        corrected
+    }
+
     /// Returns the figures, including those of the sections.
     fn all_figures(&self) -> impl Iterator<Item = &Figure> {
         self.figures.iter().chain(self.sections.iter().flat_map(|section| &section.figures))
@@ -396,7 +317,7 @@ impl Report {
             write_file(&dir.join(format!("{}.csv", table.name)), &csv::section_table(table))?;
         }
         if !self.rows.is_empty() {
-            write_file(&dir.join("table.csv"), &csv::table(&self.rows))?;
+            write_file(&dir.join("table.csv"), &csv::table(self))?;
         }
         write_file(&dir.join("report.html"), &html::page(self))
     }
@@ -407,10 +328,13 @@ pub(crate) fn mark(figures: &mut [Figure], rows: &[Row]) {
     for figure in figures {
         let id = figure.id.to_string();
         for panel in &mut figure.panels {
-            let own =
-                rows.iter().filter(|row| row.figure == id).filter_map(|row| row.place.as_ref());
-            let own = own.filter(|(title, _)| *title == panel.title).map(|(_, mark)| mark.clone());
-            panel.marks = own.collect();
+            let own = || rows.iter().filter(|row| row.figure == id);
+            let marks = own().filter_map(|row| row.place.as_ref());
+            let marks = marks.filter(|(title, _)| *title == panel.title);
+            panel.marks = marks.map(|(_, mark)| mark.clone()).collect();
+            let bands = own().filter_map(|row| row.range.as_ref());
+            let bands = bands.filter(|(title, _)| *title == panel.title);
+            panel.bands = bands.map(|(_, band)| band.clone()).collect();
         }
     }
 }

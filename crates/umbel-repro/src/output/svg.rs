@@ -31,8 +31,19 @@ const TITLE_WIDTH_MIN: f64 = 400.0;
 /// Radius of a marker, and of the star that is the paper's own point.
 const RADIUS: f64 = 4.2;
 const STAR_RADIUS: f64 = 7.5;
-/// What the star is, in the legend.
-const REPORTED: &str = "reported";
+/// Least height of a band, which a single value has.
+const BAND_HEIGHT_MIN: f64 = 4.0;
+
+/// A sign that is no curve.
+#[derive(Clone, Copy)]
+enum Key {
+    /// The paper's own point.
+    Star,
+    /// The paper's own range.
+    Band,
+    /// A point that depends on the length of the run.
+    Hollow,
+}
 
 /// Returns a complete SVG file, with the title above the figure's panels.
 pub(super) fn document(figure: &Figure) -> String {
@@ -102,6 +113,7 @@ impl Plot<'_> {
         let marks = || panel.marks.iter();
         let ends = points().flat_map(|point| [point.y - bar(point), point.y + bar(point)]);
         let ends = ends.chain(marks().map(|mark| mark.y));
+        let ends = ends.chain(panel.bands.iter().flat_map(|band| [band.low, band.high]));
         // Error bars are cut at 0 if no measured value is negative.
         let (mut low, mut high) = extent(ends);
         if let Some(limit) = panel.y_limit {
@@ -122,20 +134,23 @@ impl Plot<'_> {
     /// Returns the width in pixels, with the legend.
     fn width(&self) -> f64 {
         let names = self.panel.series.iter().map(|series| series.name.as_str());
-        let names = names.chain((!self.panel.marks.is_empty()).then_some(REPORTED));
+        let names = names.chain(self.keys().map(|(_, name)| name));
         let legend = 44.0 + names.map(text_width).fold(0.0, f64::max);
         self.left + PLOT_WIDTH + 20.0 + legend + 12.0
     }
 
     /// Returns the height in pixels, from the upper end of the axes to below the labels.
     fn height(&self) -> f64 {
-        let lines = self.panel.series.len() + usize::from(!self.panel.marks.is_empty());
+        let lines = self.panel.series.len() + self.keys().count();
         PLOT_HEIGHT.max(LINE_HEIGHT * lines as f64 - 30.0) + 58.0
     }
 
     fn draw(&self, svg: &mut String) {
         let _ = writeln!(svg, "<g transform=\"translate({:.1} 0)\">", self.left);
         self.axes(svg);
+        for i in 0..self.panel.series.len() {
+            self.bands(svg, i);
+        }
         // The first curves are drawn last, to lie on top.
         for i in (0..self.panel.series.len()).rev() {
             self.curve(svg, i);
@@ -260,8 +275,29 @@ impl Plot<'_> {
                  M{left:.1} {high:.1}H{right:.1}M{left:.1} {low:.1}H{right:.1}\"/>"
             );
         }
-        svg.push_str(&marker(index, x, y));
+        let name = &self.panel.series[index].name;
+        let is_at = |x: f64| x.to_bits() == point.x.to_bits();
+        let is_hollow = self.panel.hollow.iter().any(|(series, x)| series == name && is_at(*x));
+        svg.push_str(&if is_hollow { hollow(index, x, y) } else { marker(index, x, y) });
         svg.push_str("</g>\n");
+    }
+
+    /// Draws the ranges that the paper reports of a curve, as bands in its colour from edge to edge.
+    fn bands(&self, svg: &mut String, index: usize) {
+        let name = &self.panel.series[index].name;
+        for band in self.panel.bands.iter().filter(|band| band.series == *name) {
+            let [top, bottom] = [band.high, band.low].map(|y| self.y.clamped_pixel(y));
+            // A single value is a line.
+            let height = (bottom - top).max(BAND_HEIGHT_MIN);
+            let _ = writeln!(
+                svg,
+                "<g class=\"curve c{}\"><title>{}: {}, as reported</title>{}</g>",
+                index % COLOURS,
+                escape(name),
+                escape(&band.reported),
+                stripe(0.0, PLOT_WIDTH, f64::midpoint(top, bottom), height),
+            );
+        }
     }
 
     /// Draws the paper's own points of a curve, as stars in its colour.
@@ -283,13 +319,30 @@ impl Plot<'_> {
         }
     }
 
+    /// Returns what the legend explains besides the curves.
+    fn keys(&self) -> impl Iterator<Item = (Key, &'static str)> {
+        let panel = self.panel;
+        [
+            (!panel.marks.is_empty()).then_some((Key::Star, "reported")),
+            (!panel.bands.is_empty()).then_some((Key::Band, "reported range")),
+            (!panel.hollow.is_empty()).then_some((Key::Hollow, "not settled")),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
     fn legend(&self, svg: &mut String) {
-        if !self.panel.marks.is_empty() {
-            let y = 10.0 + LINE_HEIGHT * self.panel.series.len() as f64;
+        for (n, (key, name)) in self.keys().enumerate() {
+            let y = 10.0 + LINE_HEIGHT * (self.panel.series.len() + n) as f64;
+            let x = PLOT_WIDTH + 37.0;
+            let sign = match key {
+                Key::Star => star(x, y),
+                Key::Hollow => hollow(0, x, y),
+                Key::Band => stripe(x - 17.0, x + 17.0, y, 10.0),
+            };
             let _ = writeln!(
                 svg,
-                "<g class=\"key\">{}<text class=\"name\" x=\"{}\" y=\"{}\">{REPORTED}</text></g>",
-                star(PLOT_WIDTH + 37.0, y),
+                "<g class=\"key\">{sign}<text class=\"name\" x=\"{}\" y=\"{}\">{name}</text></g>",
                 PLOT_WIDTH + 63.0,
                 y + 4.5
             );
@@ -330,8 +383,16 @@ fn dashes(index: usize) -> String {
 
 /// Returns the marker of a curve. Five shapes are filled, then five are open.
 fn marker(index: usize, x: f64, y: f64) -> String {
+    shape(index, x, y, if index % COLOURS < 5 { "filled" } else { "open" })
+}
+
+/// Returns the marker of a curve without its filling.
+fn hollow(index: usize, x: f64, y: f64) -> String {
+    shape(index, x, y, "open")
+}
+
+fn shape(index: usize, x: f64, y: f64, class: &str) -> String {
     let r = RADIUS;
-    let class = if index % COLOURS < 5 { "filled" } else { "open" };
     // Corners are offsets from the centre, chosen so that all shapes look equally large.
     let corners: &[(f64, f64)] = match index % 5 {
         0 => return format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\"/>"),
@@ -346,6 +407,11 @@ fn marker(index: usize, x: f64, y: f64) -> String {
             write!(path, "{}{:.1} {:.1}", if i == 0 { 'M' } else { 'L' }, x + dx * r, y + dy * r);
     }
     format!("<path class=\"{class}\" d=\"{path}Z\"/>")
+}
+
+/// Returns a horizontal stripe around a height.
+fn stripe(from: f64, to: f64, y: f64, height: f64) -> String {
+    format!("<path class=\"band\" d=\"M{from} {y:.1}H{to}\" stroke-width=\"{height:.1}\"/>")
 }
 
 /// Returns a hollow star with five points.

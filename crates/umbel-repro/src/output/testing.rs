@@ -17,9 +17,8 @@ pub(crate) fn figure(
         title: title.into(),
         x_label: String::new(),
         y_label: String::new(),
-        y_limit: None,
-        marks: Vec::new(),
         series,
+        ..Panel::default()
     });
     Figure {
         id: FigureId::Paper(number),

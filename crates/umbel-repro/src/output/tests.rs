@@ -10,9 +10,12 @@ fn row(measured: f64, low: f64, high: f64) -> Row {
         unit: "s",
         low,
         high,
+        kind: Kind::Near,
         certainty: Certainty::Exact,
         remark: None,
+        doubt: None,
         place: None,
+        range: None,
     }
 }
 
@@ -28,9 +31,8 @@ fn figure(series: Vec<Series>) -> Figure {
         title: String::new(),
         x_label: "loss, %".to_owned(),
         y_label: "delay, s".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series,
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(3),
@@ -55,7 +57,7 @@ fn report(figures: Vec<Figure>, rows: Vec<Row>) -> Report {
 
 fn small() -> Report {
     let curve = series("R(10)", &[(0.0, 400.5, 0.0), (2.0, 460.0, 12.25)]);
-    let order = Row { figure: "3".to_owned(), unit: "", ..row(f64::NAN, f64::NEG_INFINITY, 1.0) };
+    let order = Row { unit: "", kind: Kind::Order, ..row(f64::NAN, f64::NEG_INFINITY, 1.0) };
     report(vec![figure(vec![curve])], vec![row(461.25, 391.0, 529.0), order])
 }
 
@@ -86,9 +88,9 @@ fn count(text: &str, part: &str) -> usize {
 fn tables_are_written_as_promised() {
     assert_eq!(
         written(&small(), "table.csv"),
-        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict\n\
-         3,\"R(10), client loss 2 %\",460 s,461.25,461.25,461.25,391,529,ok\n\
-         3,\"R(10), client loss 2 %\",460 s,NaN,NaN,NaN,-inf,1,miss\n"
+        "figure,what,reported,measured,measured_low,measured_high,low,high,verdict,kind,p,p_holm,why\n\
+         3,\"R(10), client loss 2 %\",460 s,461.25,461.25,461.25,391,529,ok,near,NaN,NaN,\n\
+         3,\"R(10), client loss 2 %\",460 s,NaN,NaN,NaN,-inf,1,miss,order,NaN,NaN,\n"
     );
     assert_eq!(
         written(&small(), "fig3.csv"),
@@ -155,18 +157,24 @@ fn bounds_belong_to_what_agrees() {
 
 #[test]
 fn a_bound_within_the_interval_decides_nothing() {
-    for (certainty, verdict) in [
-        (Certainty::Within(1.0, 2.0), Verdict::Ok),
-        (Certainty::Within(0.9, 1.6), Verdict::Undecided),
-        (Certainty::Within(1.4, 2.1), Verdict::Undecided),
-        (Certainty::Within(0.0, 3.0), Verdict::Undecided),
-        (Certainty::Within(0.5, 0.9), Verdict::Miss),
-        (Certainty::Within(2.1, 2.5), Verdict::Miss),
-        (Certainty::Within(f64::NAN, f64::NAN), Verdict::Undecided),
-        (Certainty::Unknown, Verdict::Undecided),
-        (Certainty::Exact, Verdict::Ok),
+    // Half of the interval is 2.776 times the error.
+    let estimated = |error| Certainty::Estimated { error, freedom: 4 };
+    for (measured, certainty, verdict) in [
+        (1.5, estimated(0.17), Verdict::Ok),
+        (1.3, estimated(0.17), Verdict::Undecided),
+        (1.7, estimated(0.17), Verdict::Undecided),
+        (1.5, estimated(1.0), Verdict::Undecided),
+        (0.5, estimated(0.17), Verdict::Miss),
+        (2.5, estimated(0.17), Verdict::Miss),
+        (1.5, estimated(f64::NAN), Verdict::Undecided),
+        (1.5, estimated(0.0), Verdict::Ok),
+        (1.5, Certainty::Unknown, Verdict::Undecided),
+        (1.5, Certainty::Exact, Verdict::Ok),
     ] {
-        assert_eq!(Row { certainty, ..row(1.5, 1.0, 2.0) }.verdict(), verdict, "{certainty:?}");
+        let row = Row { certainty, ..row(measured, 1.0, 2.0) };
+        assert_eq!(row.verdict(), verdict, "{certainty:?}");
+        let doubted = Row { doubt: Some("it drifts"), ..row };
+        assert_eq!(doubted.verdict(), Verdict::Undecided);
     }
     let nothing = Row { certainty: Certainty::Unknown, ..row(f64::NAN, 1.0, 2.0) };
     assert_eq!(nothing.verdict(), Verdict::Miss);
@@ -182,7 +190,7 @@ fn a_number_from_which_nothing_follows_is_told_and_not_judged() {
         let page = html::page(&report);
         assert!(page.contains("0 of 0 within tolerance") && page.contains("1 not judged"));
         assert!(page.contains("(it is &lt;so&gt; by construction)"), "{page}");
-        assert!(csv::table(&report.rows).ends_with(",remark\n"));
+        assert!(csv::table(&report).contains(",remark,near,NaN,NaN,it is <so>"));
     }
 }
 
@@ -441,4 +449,21 @@ fn a_directory_is_found_ready_and_left_as_it_was() {
     std::fs::write(dir.path().join("mine"), "").unwrap();
     prepare(dir.path()).unwrap();
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn verdicts_are_corrected_for_their_number() {
+    let estimated = |error| {
+        let certainty = Certainty::Estimated { error, freedom: 4 };
+        Row { certainty, ..row(1.5, 1.0, 2.0) }
+    };
+    // The last is exact, and no comparison.
+    let rows = vec![estimated(0.1), estimated(0.17), estimated(0.001), row(1.5, 1.0, 2.0)];
+    let report = report(Vec::new(), rows);
+    let p: Vec<f64> = report.rows.iter().map(Row::p).collect();
+    let holm = report.holm();
+    assert!((holm[2] - 3.0 * p[2]).abs() < 1e-12 && (holm[0] - 2.0 * p[0]).abs() < 1e-12);
+    assert!((holm[1] - p[1]).abs() < 1e-12 && holm[3].is_nan(), "{holm:?}");
+    let page = html::page(&report);
+    assert!(page.contains("3 of the 3 estimated numbers that are ok stay so"), "{page}");
 }

@@ -324,14 +324,13 @@ fn panel(sweep: &Sweep, contests: &[Contest]) -> Panel {
         title: sweep.title.to_owned(),
         x_label: sweep.x_label.to_owned(),
         y_label: "client delay (s)".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series: vec![
             series("auto, mean", |contest| contest.auto.delay),
             series("best scheme, mean", |contest| contest.best.delay),
             series("auto, 99th percentile", |contest| contest.auto.delay_99),
             series("best scheme, 99th percentile", |contest| contest.best.delay_99),
         ],
+        ..Panel::default()
     }
 }
 
@@ -387,6 +386,8 @@ mod tests {
             delay_99,
             clients: 1,
             unfinished: 0,
+            growth: 0.0,
+            settled: 0.0,
             packets: 1,
             heard: 1,
             transmissions: 1,

@@ -43,7 +43,7 @@ pub(super) const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
 pub(super) const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
 /// Share of bad clients for schemes that retransmit always. With more bad clients the delay grows
 /// throughout the run.
-pub(super) const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
+const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
 /// Share of bad clients for retransmission of exact packets, and for rescheduling of them.
 const BAD_EXACT: &[u32] = &[0, 5, 10];
 const BAD_EXACT_RESCHEDULED: &[u32] = &[0, 5, 10, 20, 30, 45];
@@ -349,8 +349,8 @@ impl Plan {
             x_label: self.x_label.to_owned(),
             y_label: "average client delay (s)".to_owned(),
             y_limit: self.y_limit,
-            marks: Vec::new(),
             series: self.curves.iter().map(series).collect(),
+            ..Panel::default()
         };
         Figure {
             id: FigureId::Paper(self.number),

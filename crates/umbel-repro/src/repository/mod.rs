@@ -6,6 +6,7 @@
 //! - `figures.rs`: the points of each figure; `verdicts.rs`: the claims of the text; `example.rs`:
 //!   the example of [Repository §2.2]; `readings.rs`: results of other choices; `notes.rs`:
 //!   findings.
+//! - `stationarity.rs`: whether the delays of a run come from a system that has settled.
 //! - `both.rs`: R(∞) with NAKs that are gathered for the fitted time, and with prompt ones.
 //! - `auto.rs`: the policy `auto`, which is not in the paper, against all of its schemes.
 
@@ -17,6 +18,7 @@ mod figures;
 mod notes;
 pub mod point;
 mod readings;
+mod stationarity;
 mod verdicts;
 
 use std::ops::RangeInclusive;
@@ -25,7 +27,8 @@ use std::time::Duration;
 use self::choices::Choices;
 use self::figures::{Base, Plan};
 use self::point::{Outcome, Period, Point};
-use crate::certainty::judged;
+use self::stationarity::settled;
+use crate::estimate::Estimate;
 use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Experiment, Outcomes, Pool, Progress, Runs, work};
@@ -138,10 +141,11 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     };
     let mut rows =
         if options.parts.has_extra(Other::Example) { example::rows() } else { Vec::new() };
-    rows.extend(judged(&mut outcomes, |outcomes| verdicts::rows(&figures(outcomes))));
+    let design = settled();
+    rows.extend(design.judged(&mut outcomes, |outcomes| verdicts::rows(&figures(outcomes))));
     let mut sections = Vec::new();
     if has_auto {
-        rows.extend(judged(&mut outcomes, |outcomes| auto::rows(&base, outcomes)));
+        rows.extend(design.judged(&mut outcomes, |outcomes| auto::rows(&base, outcomes)));
         sections.push(auto::section(&base, &all_plans, &outcomes));
     }
     let mut figures = figures(&outcomes);
@@ -168,18 +172,27 @@ fn intro(options: &Options, outcomes: &Outcomes<Point>) -> String {
         outcomes.values().flatten().map(|outcome| u64::from(count(outcome))).sum()
     };
     let unfinished = outcomes.values().filter(|runs| runs.iter().any(|run| run.unfinished > 0));
+    let drifting = outcomes.values().filter(|runs| stationarity::drifts(runs)).count();
+    let late = outcomes.values().filter(|runs| {
+        let settled: Vec<f64> = runs.iter().map(|run| run.settled).collect();
+        Estimate::of(&settled).mean > options.warm_up.as_secs_f64()
+    });
     format!(
         "{points} points were run on Umbel's own engines in simulated networks, those of the figures \
          with {} seeds each. Measured are the clients that come from {} s to {} s; the runs go on \
          until these are done, at most as long again. {} of {} clients, at {} points, were not done \
          then and count with the time that they had waited. Curves show means with 95 % confidence \
-         intervals.",
+         intervals.\n\nAt {drifting} points delays still change within the measured time, by more than \
+         5 % of their mean and more than runs differ: numbers that rest on them are undecided. At {} \
+         points the rule MSER-5 would leave out more clients at the beginning than were left out \
+         (`growth` and `settled` in runs.csv).",
         options.seeds,
         options.warm_up.as_secs(),
         options.duration.as_secs(),
         sum(|outcome| outcome.unfinished),
         sum(|outcome| outcome.clients),
         unfinished.count(),
+        late.count(),
     )
 }
 

@@ -18,6 +18,7 @@ use umbel_wire::alc::DataHeader;
 use umbel_wire::{Scheme, Toi, Tsi};
 
 use super::choices::{Arrivals, Audience, Choices, Wants};
+use super::stationarity;
 use crate::pool::Experiment;
 use crate::record::record;
 
@@ -114,6 +115,11 @@ pub struct Outcome {
     pub clients: u32,
     /// Measured clients that did not finish; they count with the time that they had waited.
     pub unfinished: u32,
+    /// Change of the delays from the first measured client to the last, as a share of their mean.
+    pub growth: f64,
+    /// Arrival in seconds of the first client whose delay counts by the rule MSER-5, over all
+    /// clients from time 0 until the last measured one.
+    pub settled: f64,
     /// Number of data packets sent.
     pub packets: u64,
     /// Number of data packets delivered to clients.
@@ -131,6 +137,8 @@ record!(Outcome {
     delay_99,
     clients,
     unfinished,
+    growth,
+    settled,
     packets,
     heard,
     transmissions,
@@ -309,12 +317,9 @@ impl Experiment for Point {
         let mut simulation = self.build(seed, &arrivals).unwrap_or_else(|error| panic!("{error}"));
         let Period { from, to } = self.period;
         let measured = |at: Instant| (from..to).contains(&at.since(Instant::EPOCH));
-        let cohort: Vec<NodeId> = (2..)
-            .map(NodeId)
-            .zip(&arrivals)
-            .filter(|(_, arrival)| measured(arrival.at))
-            .map(|(node, _)| node)
-            .collect();
+        let clients = || (2..).map(NodeId).zip(&arrivals);
+        let cohort: Vec<NodeId> =
+            clients().filter(|(_, arrival)| measured(arrival.at)).map(|(node, _)| node).collect();
         simulation.run_until(Instant::EPOCH + to);
         let mut first_waiting = 0;
         while simulation.now() < Instant::EPOCH + to * 2 {
@@ -325,7 +330,11 @@ impl Experiment for Point {
             }
             simulation.run_until(simulation.now() + STEP);
         }
-        Outcome::of(&simulation, &cohort)
+        let until_last: Vec<(NodeId, Instant)> = clients()
+            .map(|(node, arrival)| (node, arrival.at))
+            .take_while(|(_, at)| at.since(Instant::EPOCH) < to)
+            .collect();
+        Outcome { settled: settled(&simulation, &until_last), ..Outcome::of(&simulation, &cohort) }
     }
 
     fn work(&self) -> u64 {
@@ -339,20 +348,31 @@ fn delay(simulation: &Simulation, client: NodeId) -> Option<f64> {
     host.host().delay().map(|delay| delay.as_secs_f64())
 }
 
+/// Returns the delay of a client, or the time in seconds that it has waited.
+fn delay_so_far(simulation: &Simulation, client: NodeId) -> Option<f64> {
+    delay(simulation, client).or_else(|| {
+        let arrived = simulation.app::<ClientHost>(client)?.host().arrived()?;
+        Some(simulation.now().since(arrived).as_secs_f64())
+    })
+}
+
+/// Returns the arrival in seconds of the first client that MSER-5 keeps; clients are in the order of
+/// their arrivals.
+fn settled(simulation: &Simulation, clients: &[(NodeId, Instant)]) -> f64 {
+    let delays: Vec<f64> =
+        clients.iter().filter_map(|(client, _)| delay_so_far(simulation, *client)).collect();
+    let first = clients.get(stationarity::mser5(&delays));
+    first.map_or(f64::NAN, |(_, at)| at.since(Instant::EPOCH).as_secs_f64())
+}
+
 impl Outcome {
+    /// Sums up the delays of clients in the order of their arrivals.
     fn of(simulation: &Simulation, cohort: &[NodeId]) -> Outcome {
-        let mut unfinished = 0;
-        let mut delays: Vec<f64> = cohort
-            .iter()
-            .filter_map(|&client| {
-                delay(simulation, client).or_else(|| {
-                    unfinished += 1;
-                    let host = simulation.app::<ClientHost>(client)?;
-                    let arrived = host.host().arrived()?;
-                    Some(simulation.now().since(arrived).as_secs_f64())
-                })
-            })
-            .collect();
+        let waits = |client: &&NodeId| delay(simulation, **client).is_none();
+        let unfinished = cohort.iter().filter(waits).count() as u32;
+        let mut delays: Vec<f64> =
+            cohort.iter().filter_map(|&client| delay_so_far(simulation, client)).collect();
+        let growth = stationarity::growth(&delays);
         delays.sort_by(f64::total_cmp);
         let stats = simulation.app::<ServerHost>(NodeId(0)).map(|host| host.engine().stats());
         let stats = stats.unwrap_or_default();
@@ -361,6 +381,8 @@ impl Outcome {
             delay_99: delays.get(delays.len() * 99 / 100).copied().unwrap_or(f64::NAN),
             clients: delays.len() as u32,
             unfinished,
+            growth,
+            settled: f64::NAN,
             packets: stats.packets,
             heard: simulation.counters().delivered,
             transmissions: stats.transmissions,

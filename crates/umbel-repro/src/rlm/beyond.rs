@@ -239,9 +239,8 @@ fn leave_figure(outcomes: &Outcomes<Scenario>) -> Figure {
         title: String::new(),
         x_label: "time that a leave takes for each hop (s)".to_owned(),
         y_label: "worst loss (%)".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series: series.collect(),
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Beyond(1),

@@ -116,9 +116,8 @@ fn losses(number: u32, outcomes: &Outcomes<Scenario>) -> Figure {
         title: String::new(),
         x_label: x_label.to_owned(),
         y_label: "worst loss (%)".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series: series.collect(),
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(number),
@@ -143,9 +142,8 @@ fn sample_path(outcomes: &Outcomes<Scenario>) -> Figure {
         title: String::new(),
         x_label: "time since the start (s)".to_owned(),
         y_label: "level of subscription".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series: vec![Series { name: LEVEL.to_owned(), points }],
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(8),
@@ -175,9 +173,8 @@ fn convergence(outcomes: &Outcomes<Scenario>) -> Figure {
         title: String::new(),
         x_label: "log₁₀ of the number of receivers".to_owned(),
         y_label: "time to the best level (s)".to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series: vec![named(FIT, fitted), named(MEAN, means), scatter(RECEIVERS, points)],
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(11),

@@ -115,13 +115,15 @@ impl Judge<'_> {
                 "under 1 %",
                 (greatest(up_to_us(2, 500_000)), "%"),
                 up_to(1.0),
-            ),
+            )
+            .along("", WINDOW_NAMES[2], (0.0, 1.0)),
             self.row(
                 "worst loss in 1 s, up to 100 ms: least",
                 "10 to 20 %",
                 (least(short.clone()), "%"),
                 (10.0, 20.0),
-            ),
+            )
+            .along("", WINDOW_NAMES[0], (10.0, 20.0)),
             self.row(
                 "worst loss in 1 s, up to 100 ms: greatest",
                 "10 to 20 %",
@@ -153,11 +155,13 @@ impl Judge<'_> {
         for (window, name) in WINDOW_NAMES.into_iter().enumerate() {
             let what = format!("worst loss in {name}, 100 receivers over 1");
             let growth = self.growth(window);
-            rows.push(self.row(what, "essentially independent", (growth, ""), (0.5, 1.5)));
+            let row = self.row(what, "essentially independent", (growth, ""), (0.5, 1.5));
+            rows.push(row.same(0.5, "\"essentially\": a half over a hundredfold size"));
         }
         let last = self.losses(2).last().copied().unwrap_or(f64::NAN);
         let what = "worst loss in 100 s, 100 receivers";
-        rows.push(self.row(what, "only about 1 %", (last, "%"), up_to(1.5)));
+        let row = self.row(what, "only about 1 %", (last, "%"), up_to(1.5));
+        rows.push(row.at("", WINDOW_NAMES[2], (100.0, 1.0)));
         rows
     }
 
@@ -233,7 +237,8 @@ impl Judge<'_> {
                 "under 1 %",
                 (greatest(self.losses(2)), "%"),
                 up_to(1.0),
-            ),
+            )
+            .along("", WINDOW_NAMES[2], (0.0, 1.0)),
             self.row(
                 "worst loss in 10 s, mean",
                 "a few percent",

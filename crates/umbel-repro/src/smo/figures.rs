@@ -109,8 +109,8 @@ fn throughput(results: &Results<'_>) -> Figure {
         x_label: "number of receivers".to_owned(),
         y_label: "throughput to each (Mb/s)".to_owned(),
         y_limit: Some(30.0),
-        marks: Vec::new(),
         series,
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(5),
@@ -147,8 +147,8 @@ fn lost_frames(results: &Results<'_>) -> Figure {
         x_label: "packets that the network drops (%)".to_owned(),
         y_label: "lost frames of 5,000".to_owned(),
         y_limit: Some(600.0),
-        marks: Vec::new(),
         series,
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(7),

@@ -17,6 +17,9 @@ const MOST: u32 = 30;
 /// Losses of the table of retransmissions, in hundredths of a percent.
 const LOSSES: [u32; 6] = [50, LOSS, 130, 200, 300, 500];
 
+/// Why no points of the paper are drawn.
+const NO_NUMBERS: &str = "The paper's text has no number of these curves, so that none is drawn.";
+
 /// Titles of the two panels.
 pub(super) const LOAD: &str = "processing load";
 pub(super) const DELAY: &str = "end-to-end delay";
@@ -83,17 +86,20 @@ pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
         Protocol::DRAWN.map(|protocol| curve(protocol.name(), protocol, value)).into()
     };
     let (x_label, title, caption) = if number == 6 {
-        ("size of the file (KB)", "Effect of the amount of data", "30 receivers.")
+        (
+            "size of the file (KB)",
+            "Effect of the amount of data",
+            format!("30 receivers. {NO_NUMBERS}"),
+        )
     } else {
-        ("receivers", "Impact of the group size", "30 KB.")
+        ("receivers", "Impact of the group size", format!("30 KB. {NO_NUMBERS}"))
     };
     let panel = |title: &str, y_label: &str, series| Panel {
         title: title.to_owned(),
         x_label: x_label.to_owned(),
         y_label: y_label.to_owned(),
-        y_limit: None,
-        marks: Vec::new(),
         series,
+        ..Panel::default()
     };
     Figure {
         id: FigureId::Paper(number),
@@ -102,7 +108,7 @@ pub(super) fn figure(number: u32, outcomes: &Outcomes<Transfer>) -> Figure {
             panel(LOAD, "events at the sender", curves(|outcome| outcome.load.total() as f64)),
             panel(DELAY, "time to the last GOT_IT (s)", curves(|outcome| outcome.delay)),
         ],
-        caption: caption.to_owned(),
+        caption,
     }
 }
 

@@ -21,8 +21,9 @@ mod verdicts;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use self::scale::Sizes;
 use self::transfer::Transfer;
-use crate::certainty::judged;
+use crate::certainty::{Design, judged};
 use crate::output::{Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Outcomes, Pool, Progress, Runs, work};
@@ -32,14 +33,20 @@ use crate::pool::{Outcomes, Pool, Progress, Runs, work};
 pub enum Other {
     /// Retransmissions of 30 packets [TMTP "Performance Measures"].
     Retransmissions,
-    /// Groups of up to 10,000, and SRM and LMS beside TMTP.
+    /// Groups of up to 1,000, and SRM and LMS beside TMTP.
     Beyond,
+    /// Groups of 10,000: half a minute of processor time for each run.
+    Crowd,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 6..=7;
-    const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Retransmissions, "retransmissions"), (Other::Beyond, "beyond")];
+    const NAMED: &'static [(Other, &'static str)] = &[
+        (Other::Retransmissions, "retransmissions"),
+        (Other::Beyond, "beyond"),
+        (Other::Crowd, "crowd"),
+    ];
+    const COSTLY: &'static [Other] = &[Other::Crowd];
 }
 
 /// A part of the report that can be requested alone.
@@ -82,17 +89,16 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     let each = options.seeds * RUNS_PER_SEED;
     let runs: Runs<Transfer> = transfers.into_iter().map(|transfer| (transfer, each)).collect();
-    let crowds = if options.parts.has_extra(Other::Beyond) {
-        scale::runs(options.seeds)
-    } else {
-        Runs::new()
-    };
+    let sizes =
+        Sizes::of(options.parts.has_extra(Other::Beyond), options.parts.has_extra(Other::Crowd));
+    let crowds = scale::runs(&sizes, options.seeds);
     progress.expect(work(&runs) + work(&crowds));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Transfer>| -> Vec<Figure> {
         wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
     };
-    let mut rows = judged(&mut outcomes, |outcomes| {
+    let in_sets = Design { runs_per_seed: RUNS_PER_SEED as usize, ..Design::default() };
+    let mut rows = in_sets.judged(&mut outcomes, |outcomes| {
         let mut rows = verdicts::rows(&figures(outcomes));
         if has_retransmissions {
             rows.extend(verdicts::retransmissions(outcomes));
@@ -106,8 +112,8 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     if !crowds.is_empty() {
         let mut outcomes = options.pool.run_all(&crowds, progress);
-        rows.extend(judged(&mut outcomes, scale::rows));
-        sections.extend(scale::sections(&outcomes));
+        rows.extend(judged(&mut outcomes, |outcomes| scale::rows(outcomes, &sizes)));
+        sections.extend(scale::sections(&outcomes, &sizes));
     }
     Report {
         paper: "tmtp",

@@ -294,29 +294,6 @@ pub(super) fn links(simulation: &Simulation) -> Table {
     )
 }
 
-/// Returns the mean of some values and the half-width of its 95 % confidence interval; `None` for
-/// fewer than two.
-pub fn mean_and_interval(values: &[f64]) -> Option<(f64, f64)> {
-    let count = values.len();
-    if count < 2 {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / count as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
-    let deviation = (squares / (count - 1) as f64).sqrt();
-    Some((mean, student(count - 1) * deviation / (count as f64).sqrt()))
-}
-
-/// Returns the two-sided 95 % quantile of Student's distribution.
-fn student(freedom: usize) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    TABLE.get(freedom - 1).copied().unwrap_or(1.96 + 2.5 / freedom as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,14 +308,5 @@ mod tests {
         assert_eq!(percentiles, (Some(100.0), Some(198.0), Some(200.0)));
         let none = Clients::new("x", &[None]);
         assert_eq!((none.finished, none.mean_s, none.max_s), (0, None, None));
-    }
-
-    #[test]
-    fn an_interval_needs_two_values_and_narrows_with_more() {
-        assert_eq!(mean_and_interval(&[1.0]), None);
-        let (mean, wide) = mean_and_interval(&[1.0, 3.0]).unwrap();
-        assert!((mean - 2.0).abs() < 1e-12 && (wide - 12.706).abs() < 1e-9, "{wide}");
-        let (_, narrow) = mean_and_interval(&[1.0, 3.0, 1.0, 3.0, 2.0]).unwrap();
-        assert!(narrow < 1.5, "{narrow}");
     }
 }

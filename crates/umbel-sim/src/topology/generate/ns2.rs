@@ -9,8 +9,9 @@
 //! ```
 //!
 //! Lines with `duplex-link`, `simplex-link` and `queue-limit` count, and those with `set` and one
-//! value. A node is called by what stands for it: `$n(12)` is `n12`, `$src` is `src`. All others
-//! lines are skipped: scripts are not run. So links that a loop makes are not there.
+//! value. A node is called by what stands for it: `$n(12)` is `n12`, `$src` is `src`. Scripts are
+//! not run, and all other lines are skipped. One that has a link in it, in a loop or a variable, is
+//! an error.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,7 +69,13 @@ impl<'t> Reader<'t> {
             [_, "duplex-link" | "duplex-link-of-interfaces", rest @ ..] => self.link(rest, true),
             [_, "simplex-link", rest @ ..] => self.link(rest, false),
             [_, "queue-limit", a, b, limit] => self.queue_limit(a, b, limit),
-            _ => Ok(()),
+            _ => match words.iter().find_map(|word| hidden_link(word)) {
+                Some(command) => Err(format!(
+                    "a `{command}` in a loop or another command is not read: expected a line for \
+                     each link like `$ns duplex-link $n(0) $n(1) 10Mb 5ms DropTail`"
+                )),
+                None => Ok(()),
+            },
         }
     }
 
@@ -135,6 +142,16 @@ impl<'t> Reader<'t> {
         }
         Ok(())
     }
+}
+
+/// Commands that make a link, or limit its queue.
+const OF_LINKS: [&str; 4] =
+    ["duplex-link", "duplex-link-of-interfaces", "simplex-link", "queue-limit"];
+
+/// Returns the command of a word that belongs to a link, whatever joins the word to its neighbours.
+fn hidden_link(word: &str) -> Option<&'static str> {
+    let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    parts.find_map(|part| OF_LINKS.into_iter().find(|command| *command == part))
 }
 
 /// Reads a rate as ns-2 writes it, like `1.5Mb`, `64kb` or `1000000`.
@@ -215,6 +232,17 @@ mod tests {
             (
                 "$ns simplex-link $n(1) $n(2) 1Mb 1ms DropTail",
                 "line 1: links of one direction are not read: expected duplex-link",
+            ),
+            (
+                "$ns duplex-link $n(0) $n(1) 1Mb 1ms DropTail\n\
+                 for {set i 0} {$i < 4} {incr i} {$ns duplex-link $n($i) $n(9) 1Mb 1ms DropTail}",
+                "line 2: a `duplex-link` in a loop or another command is not read: expected a line \
+                 for each link like `$ns duplex-link $n(0) $n(1) 10Mb 5ms DropTail`",
+            ),
+            (
+                "set first [$ns simplex-link $n(1) $n(2) 1Mb 1ms DropTail]",
+                "line 1: a `simplex-link` in a loop or another command is not read: expected a line \
+                 for each link like `$ns duplex-link $n(0) $n(1) 10Mb 5ms DropTail`",
             ),
             (
                 "$ns queue-limit $n(1) $n(2) none",

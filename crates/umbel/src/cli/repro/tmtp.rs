@@ -13,7 +13,8 @@ pub(super) struct TmtpArgs {
     #[command(flatten)]
     common: Common,
     /// Only this part: figure 6 or 7, retransmissions (of 30 packets, with several losses) or
-    /// beyond (groups of up to 10,000, and SRM and LMS beside TMTP); may be given several times
+    /// beyond (groups of up to 1,000, and SRM and LMS beside TMTP) or crowd (groups of 10,000, only
+    /// if named: some eight minutes of processor time with 5 seeds); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }

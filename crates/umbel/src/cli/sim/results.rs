@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use umbel_sim::scenario::report::{Clients, Table, mean_and_interval};
+use umbel_sim::scenario::report::{Clients, Table};
 use umbel_sim::scenario::{Report, Scenario, Study};
+use umbel_sim::statistics::mean_and_interval;
 use umbel_sim::trace::Summary;
 
 use crate::cli::output::Output;
