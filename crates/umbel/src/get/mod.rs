@@ -27,12 +27,13 @@ use umbel_net::mailbox;
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
+use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
-use crate::endpoint::generator;
 pub use crate::endpoint::{Failure, Interrupt};
+use crate::endpoint::{generator, random};
 
 /// What to get, and how.
 #[derive(Clone, Debug)]
@@ -162,6 +163,7 @@ pub fn get(
     let config = ReceiverConfig {
         token: options.url.token.clone(),
         fallback_after: options.fallback_after,
+        symbol_key: SymbolKey(random()?),
         ..ReceiverConfig::default()
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
