@@ -225,7 +225,7 @@ pub fn gateway(
     let Some((mut stream, signer)) = found else {
         return Ok(GatewaySummary { interrupted: true, ..GatewaySummary::default() });
     };
-    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
+    known.made(&mut options.stream, (signer, None), stream.source.ip(), note)?;
     loop {
         if stream.content != StreamContent::Hls {
             let name = &stream.name;

@@ -282,7 +282,7 @@ pub fn watch(
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
     let note = |line: &str| observer.note(line);
-    known.made(&mut options.stream, signer, stream.source.ip(), note)?;
+    known.made(&mut options.stream, (signer, None), stream.source.ip(), note)?;
     let target = std::mem::replace(&mut options.target, Target::Nowhere);
     let told = mailbox.clone();
     let projector = Projector::open(&stream, target, move |input| current(&told).put(input))?;

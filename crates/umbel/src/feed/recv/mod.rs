@@ -302,7 +302,8 @@ pub fn recv(
     };
     // What takes the place of this feed has the same sender.
     let note = |line: &str| observer.note(line);
-    known.made(&mut options.feed, signing::pin_of(&key), feed.source.ip(), note)?;
+    let made = (signing::pin_of(&key), Some(feed.version));
+    known.made(&mut options.feed, made, feed.source.ip(), note)?;
     let RecvOptions { target, .. } = &mut options;
     let mut target = std::mem::replace(target, Target::Unsaid);
     let mut past = RecvSummary::default();
