@@ -8,7 +8,7 @@ use umbel_wire::Tsi;
 use super::support::bench::{Bench, EVERYTHING, SOON};
 use super::support::forgeries;
 use super::support::greedy::{self, Greedy};
-use super::support::stranger::{Heard, Mark, Stranger, Voice};
+use super::support::stranger::{Mark, Stranger, Voice};
 use super::support::town::{HONEST, STRANGER, town};
 use super::{ATTACK, PATIENCE, PLAN};
 

@@ -289,3 +289,66 @@ fn first_symbols(item: &Item, sbn: u32) -> u32 {
     let k = item.partition.block_symbols(sbn);
     (k + k / 4 + 8).min(item.partition.max_encoding_symbols(sbn))
 }
+
+#[cfg(test)]
+mod tests {
+    use umbel_fec::Partition;
+    use umbel_wire::{Oti, Scheme};
+
+    use super::super::item::Held;
+    use super::*;
+
+    const TOI: Toi = Toi(3);
+    const NOW: Instant = Instant::EPOCH;
+
+    /// Returns an item with ten times as many symbols as there is room for digests.
+    fn huge() -> Item {
+        let oti = Oti {
+            scheme: Scheme::ReedSolomon,
+            object_len: 10 * 10 * MOST_DIGESTS as u64,
+            symbol_len: 10,
+            max_block_symbols: 100,
+            max_encoding_symbols: 255,
+        };
+        Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), NOW)
+    }
+
+    fn asked_for(messages: &[ClientMessage]) -> usize {
+        let counts = messages.iter().map(|message| match message {
+            ClientMessage::SymbolDigests { symbols, .. } => symbols.count as usize,
+            other => panic!("{other:?}"),
+        });
+        counts.sum()
+    }
+
+    #[test]
+    fn ten_times_as_many_digests_as_there_is_room_for_are_not_asked_for() {
+        let (item, mut guard) = (huge(), Guard::new(SymbolKey([1; 32])));
+        let blocks = item.partition.blocks();
+        assert!(guard.watch_coming(NOW, (TOI, &item), 0..blocks).is_empty(), "it is not suspect");
+        guard.suspect(NOW, TOI);
+        let messages = guard.watch_coming(NOW, (TOI, &item), 0..blocks);
+        let asked = asked_for(&messages);
+        assert!(asked > MOST_DIGESTS - 255 && asked <= MOST_DIGESTS, "{asked}");
+        // What there was no room for is taken as it comes, and what is awaited is not.
+        let judge =
+            |guard: &mut Guard, sbn| guard.judge(NOW, BlockId { toi: TOI, sbn }, 0, &[0; 10]);
+        assert_eq!(judge(&mut guard, blocks - 1), Verdict::Taken);
+        assert_eq!(judge(&mut guard, 0), Verdict::Unknown);
+        // A block that is complete makes room for another.
+        guard.forget_block(BlockId { toi: TOI, sbn: 0 });
+        let next = messages.len() as u32;
+        assert_eq!(guard.watch(NOW, (TOI, &item), next..next + 1).len(), 1);
+        // Answers that were not asked for, or are longer, take no room.
+        let digests = vec![SymbolDigest([0; 8]); limits::SYMBOL_DIGESTS];
+        assert_eq!(guard.take(NOW, (TOI, &item), (1, 5), &digests), None);
+        assert_eq!(guard.take(NOW, (TOI, &item), (blocks - 1, 0), &digests), None);
+        assert_eq!(guard.take(NOW, (TOI, &item), (1, 0), &digests), Some(None));
+        assert!(guard.held <= MOST_DIGESTS);
+        assert_eq!(judge(&mut guard, 1), Verdict::Wrong);
+        guard.handle_timeout(NOW + PATIENCE);
+        assert_eq!((guard.held, guard.watches(TOI)), (0, false));
+        guard.forget(TOI);
+        assert!(guard.suspects.is_empty() && guard.poll_timeout().is_none());
+    }
+}
