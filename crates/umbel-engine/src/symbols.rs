@@ -62,7 +62,23 @@ pub trait SymbolSink {
         true
     }
 
-    /// Drops the symbols of a block that was not restored, because the block has another length.
-    /// Never called on a sink that knows all lengths.
+    /// Drops the symbols of a block that was not restored: the block has another length, or some of
+    /// them are wrong.
     fn forget(&mut self, _block: BlockId) {}
+
+    /// Returns whether another symbol is held under this number, as far as the sink can tell at once.
+    fn differs(&self, _block: BlockId, _esi: u32, _symbol: &[u8]) -> bool {
+        false
+    }
+
+    /// Drops those symbols of a block that was not restored which are not right, and returns their
+    /// numbers. Returns `None`, and drops all of them, if it cannot tell at once.
+    fn retain(
+        &mut self,
+        block: BlockId,
+        _is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        self.forget(block);
+        None
+    }
 }

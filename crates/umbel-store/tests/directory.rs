@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use support::{Sender, names, open, pattern, read, select, toi, write};
 use tempfile::TempDir;
+use umbel_engine::symbols::BlockId;
 use umbel_store::{Fault, OpenError, ReadError, ReaderOptions, Repository, RepositoryOptions};
 use umbel_store::{SkipReason, SkippedItem};
 use umbel_wire::{Digest, Scheme, Toi};
@@ -75,6 +76,29 @@ fn the_digest_of_a_block_is_that_of_its_bytes() {
     assert_eq!(repository.catalog().block_digests(toi, 1..2).unwrap(), [digest_of(blocks[1])]);
     let error = repository.catalog().block_digests(toi, 2..4).unwrap_err();
     assert!(matches!(error, ReadError::Range { .. }), "{error}");
+}
+
+#[test]
+fn digests_of_symbols_are_those_of_what_is_sent() {
+    let dir = TempDir::new().unwrap();
+    let content = pattern(64 * 16 * 2 + 100, 1);
+    write(dir.path(), "item", &content);
+    let repository = open(dir.path());
+    let toi = toi(&repository, "item");
+    let catalog = repository.catalog();
+    let (k, block) = (11, BlockId { toi, sbn: 2 });
+    let symbols = |esis| catalog.symbol_digests(block, esis, |esi, symbol| (esi, symbol.to_vec()));
+    let all = symbols(0..1_000).unwrap();
+    assert!(all.iter().enumerate().all(|(n, (esi, _))| n == *esi as usize) && all.len() > k);
+    // The last source symbol is as short as it is sent.
+    let source: Vec<u8> = all[..k].iter().flat_map(|(_, symbol)| symbol.clone()).collect();
+    assert_eq!(source, content[1_472..]);
+    for esis in [3..5, 9..14, 12..13, 200..1_000, 5_000..6_000] {
+        let expected: Vec<_> = all.iter().filter(|(esi, _)| esis.contains(esi)).cloned().collect();
+        assert_eq!(symbols(esis).unwrap(), expected);
+    }
+    let beyond = BlockId { toi, sbn: 3 };
+    assert!(catalog.symbol_digests(beyond, 0..1, |_, _| ()).is_err());
 }
 
 #[test]

@@ -98,6 +98,63 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
 }
 
 #[test]
+fn digests_that_come_early_drop_what_is_wrong_and_nothing_else() {
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    let mut wrong = served.block_bytes(1).to_vec();
+    wrong[0] ^= 1;
+    assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
+    assert!(client.sink.store_block(served.block(1), &wrong));
+    client.sink.check_blocks(served.info.toi, served.block_digests());
+    let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+    assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [1]));
+    // Nothing is wrong now, which is no contradiction.
+    client.sink.check_blocks(served.info.toi, served.block_digests());
+    for sbn in 1..served.partition.blocks() {
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
+    }
+    client.wait_done(&served);
+}
+
+#[test]
+fn wrong_symbols_of_a_block_are_dropped_and_the_others_kept() {
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    let (block, k) = (served.block(0), served.partition.block_symbols(0));
+    let wrong = |esi| vec![7; served.symbol(0, esi).len()];
+    for esi in 0..k - 1 {
+        let symbol = if esi % 2 == 0 { served.symbol(0, esi) } else { wrong(esi) };
+        assert!(client.sink.store(block, esi, &symbol));
+    }
+    assert!(
+        client.sink.store(block, k, &wrong(k))
+            && client.sink.store(block, k + 1, &served.symbol(0, k + 1))
+    );
+    assert!(client.sink.differs(block, 1, &served.symbol(0, 1)));
+    assert!(client.sink.differs(block, k, &served.symbol(0, k)));
+    assert!(!client.sink.differs(block, 0, &served.symbol(0, 0)));
+    assert!(!client.sink.differs(block, k - 1, &wrong(k - 1)), "none is held");
+    let is_right = |esi: u32, symbol: &[u8]| symbol == served.symbol(0, esi);
+    let expected: Vec<u32> = (0..k - 1).filter(|esi| esi % 2 == 1).chain([k]).collect();
+    assert_eq!(client.sink.retain(block, &is_right), Some(expected.clone()));
+    for esi in expected.into_iter().filter(|&esi| esi < k) {
+        assert!(client.sink.store(block, esi, &served.symbol(0, esi)));
+    }
+    client.sink.restore(block);
+    // What rests on the disk cannot be looked at so quickly: all of it goes.
+    let block = served.block(1);
+    assert!(client.sink.store(block, 0, &vec![7; served.symbol(1, 0).len()]));
+    client.sink.rest(block);
+    assert_eq!(client.sink.retain(block, &is_right), None);
+    for sbn in 1..served.partition.blocks() {
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
+    }
+    client.wait_done(&served);
+}
+
+#[test]
 fn once_the_digests_of_blocks_are_known_a_wrong_symbol_costs_its_block_alone() {
     let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
     let mut client = Client::new();

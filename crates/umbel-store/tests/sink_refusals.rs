@@ -191,6 +191,25 @@ fn symbolic_links_are_not_followed() {
 }
 
 #[test]
+fn a_part_file_or_journal_that_has_another_name_is_not_written_to() {
+    let outside = tempfile::tempdir().unwrap();
+    let mut client = Client::new();
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, b"untouched").unwrap();
+    for name in [".part.umbel-part", ".journal.umbel-part.journal"] {
+        std::fs::hard_link(&victim, client.path().join(name)).unwrap();
+    }
+    let error = refused(&mut client, &item(1, "part"));
+    assert!(matches!(error, SinkError::Linked { .. }), "{error}");
+    let served = item(2, "journal");
+    client.add(&served);
+    assert!(client.sink.store_block(served.block(0), served.block_bytes(0)));
+    client.sink.cancel(served.info.toi);
+    drop(client);
+    assert_eq!(std::fs::read(&victim).unwrap(), b"untouched");
+}
+
+#[test]
 fn a_directory_swapped_for_a_link_while_receiving_leads_nowhere() {
     let outside = tempfile::tempdir().unwrap();
     let mut client = Client::new();

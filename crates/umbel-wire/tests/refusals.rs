@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use umbel_wire::lms::{self, Message as Lms, Request, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ItemInfo, Need, ServerMessage, SymbolRun, limits,
+    Announcement, ClientMessage, ItemInfo, Need, ServerMessage, SymbolDigest, SymbolKey, SymbolRun,
+    limits,
 };
 use umbel_wire::{Channel, Digest, Oti, ParseError, Scheme, Toi, Tsi};
 
@@ -239,6 +240,31 @@ fn block_digests_are_limited_and_number_blocks_below_two_to_the_32() {
     accepted_from_server(&digests(0, limits::DIGESTS));
     refused_from_server(&digests(0, limits::DIGESTS + 1), "too many digests");
     accepted_from_server(&digests(u32::MAX - 1, 1));
+    refused_from_server(&digests(u32::MAX, 1), "above 32 bits");
+}
+
+#[test]
+fn symbol_digests_are_limited_when_they_are_asked_for_and_when_they_come() {
+    let most = limits::SYMBOL_DIGESTS;
+    let ask = |first_esi, count| ClientMessage::SymbolDigests {
+        toi: Toi(1),
+        key: SymbolKey([1; 32]),
+        symbols: SymbolRun { block: 1, first_esi, count },
+    };
+    accepted_from_client(&ask(0, most as u32));
+    accepted_from_client(&ask(u32::MAX - 1, 1));
+    for count in [0, most as u32 + 1, 10 * most as u32] {
+        refused_from_client(&ask(0, count), "none, or too many");
+    }
+    refused_from_client(&ask(u32::MAX, 1), "above 32 bits");
+    let digests = |first_esi, count| ServerMessage::SymbolDigests {
+        toi: Toi(1),
+        block: 1,
+        first_esi,
+        digests: vec![SymbolDigest([1; 8]); count],
+    };
+    accepted_from_server(&digests(0, most));
+    refused_from_server(&digests(0, 10 * most), "too many digests");
     refused_from_server(&digests(u32::MAX, 1), "above 32 bits");
 }
 

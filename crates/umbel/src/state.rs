@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use crate::feed::send::SENT_VERSION;
+
 /// Name of the file in the state directory that holds a receiver's key.
 pub const RECEIVER_KEY: &str = "receiver.key";
 
@@ -26,7 +28,7 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
 /// Returns the files and directories that are never served: the default directory, and the keys in
 /// the directory in use, which may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
-    let keys = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY];
+    let keys = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, SENT_VERSION];
     let files = || keys.into_iter().chain(crate::directory::KNOWN_SENDERS);
     let used = used.into_iter().flat_map(|dir| files().map(|file| dir.join(file)));
     default_dir().ok().into_iter().chain(used).collect()

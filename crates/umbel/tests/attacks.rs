@@ -10,20 +10,22 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+#[path = "attacks/repositories.rs"]
+mod repositories;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::bench::{Bench, EVERYTHING, SOON};
+use support::bench::SOON;
 use support::feeds::Feeds;
 use support::files;
 use support::forgeries::{self, Announced, Sniffed};
+use support::group;
 use support::process::Process;
-use support::stranger::{Heard, Mark, Stranger, Voice};
+use support::stranger::{DIRECTORY, Heard, Mark, Stranger, Voice};
 use support::town::{Door, HONEST, SHAPE, STRANGER, keyed, list_of, sniff, town};
-use umbel_wire::Tsi;
 
 /// Patience with a program on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -54,26 +56,35 @@ fn withstands(
     Some(summary)
 }
 
-/// Sends a pipe to the honest receivers while a stranger attacks them from the beginning.
+/// Sends a pipe to the honest receivers while a stranger attacks them from the beginning. With a list,
+/// it is sealed.
 #[track_caller]
-fn withstands_in_a_pipe(attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {
+fn withstands_in_a_pipe(door: Door, attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {
     let Some(lab) = town() else { return };
     let feeds = Feeds::new(&lab, PLAN);
+    let sealed = door == Door::List;
+    let (admit, key) = if sealed {
+        list_of(&feeds, &HONEST);
+        (" --admit receivers", " --key $0")
+    } else {
+        ("", "")
+    };
     let line = "exec 3< <(sleep 2; cat in/large) && exec \"$UMBEL\" send - --json --name feed \
-                --rate 10M --wait-for 4 <&3";
+                --rate 10M --wait-for 4";
+    let line = format!("{line}{admit} <&3");
     let mut command = feeds.host("h1").command("bash");
-    command.args(["-c", line]).current_dir(feeds.directory.path());
+    command.args(["-c", &line]).current_dir(feeds.directory.path());
     command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
     let mut sender = Process::start("sender", command, &feeds.logs);
     let mark = Mark::of(&sender.wait_for_event("sending", SOON));
     let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
-    let receive = "\"$UMBEL\" recv feed --wait 20s --as $0 -o - > $0";
+    let receive = format!("\"$UMBEL\" recv feed --wait 20s --as $0{key} -o - > $0.out");
     let receivers = HONEST.map(|host| (host, feeds.shell(host, &receive.replace("$0", host))));
     for (host, receiver) in receivers {
         let output = receiver.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         let whole = std::fs::read(feeds.input().join("large")).unwrap();
-        let got = std::fs::read(feeds.directory.path().join(host)).unwrap();
+        let got = std::fs::read(feeds.directory.path().join(host).with_extension("out")).unwrap();
         assert!(got == whole, "{host} has {} of {} bytes: {said}", got.len(), whole.len());
         assert!(output.status.success(), "{host}: {said}");
     }
@@ -96,14 +107,14 @@ fn c1_wrong_symbols_cost_no_file() {
     withstands(&[], forgeries::false_symbols(SHAPE.0, SHAPE.1));
 }
 
-#[test]
-fn c1_wrong_symbols_stop_no_sealed_feed() {
+/// Sends files to those on a list with keys while a stranger attacks them from the beginning.
+#[track_caller]
+fn withstands_sealed(attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {
     let Some(lab) = town() else { return };
     let feeds = Feeds::new(&lab, PLAN);
     let admit = list_of(&feeds, &HONEST);
     let mut sender = feeds.send(&["--rate", "10M", "--wait-for", "4", "--admit", &admit]);
     let mark = Mark::of(&sender.events("sending").remove(0));
-    let attack = forgeries::false_symbols(SHAPE.0, SHAPE.1);
     let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
     for receiver in &mut keyed(&feeds) {
         feeds.check(receiver, PATIENCE);
@@ -113,8 +124,13 @@ fn c1_wrong_symbols_stop_no_sealed_feed() {
 }
 
 #[test]
+fn c1_wrong_symbols_stop_no_sealed_feed() {
+    withstands_sealed(forgeries::false_symbols(SHAPE.0, SHAPE.1));
+}
+
+#[test]
 fn c2_nothing_gets_into_a_pipe() {
-    withstands_in_a_pipe(forgeries::false_pipe(b"rm -rf evil\n"));
+    withstands_in_a_pipe(Door::Open, forgeries::false_pipe(b"rm -rf evil\n"));
 }
 
 #[test]
@@ -135,6 +151,69 @@ fn c3_an_announcement_changed_by_a_stranger_is_not_believed() {
 #[test]
 fn c3_a_flood_of_announcements_hides_nothing() {
     withstands(&[], forgeries::false_announcements(Announced::Flooded, "feed"));
+}
+
+#[test]
+fn c3_an_earlier_feed_of_the_same_key_is_not_received_once_more() {
+    let Some(lab) = town() else { return };
+    let feeds = Feeds::new(&lab, &[("old", 10_000)]);
+    let mut first = feeds.send(&["--rate", "20M"]);
+    let mark = Mark::of(&first.events("sending").remove(0));
+    // The stranger repeats the first announcement for ever, as if it were the source.
+    let mut announced: Option<Vec<u8>> = None;
+    let attack = move |voice: &mut Voice, heard: &[Heard]| {
+        let first = heard.iter().find(|one| one.announcement().is_some());
+        announced = announced.take().or(first.map(|one| one.bytes.clone()));
+        if let Some(bytes) = &announced {
+            let source = (voice.mark.source.ip(), DIRECTORY.port()).into();
+            voice.say_as(source, DIRECTORY, bytes);
+        }
+    };
+    let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
+    feeds.check(&mut feeds.recv("h2", &[]), PATIENCE);
+    first.wait_done(PATIENCE);
+    std::fs::write(feeds.input().join("new"), "new").unwrap();
+    let mut second = feeds.send(&["--rate", "20M"]);
+    feeds.check(&mut feeds.recv_as("h2", "second", &[]), PATIENCE);
+    second.wait_done(PATIENCE);
+    let mut command = feeds.umbel("h2");
+    let output = command.args(["recv", "feed", "--wait", "3s", "-o", "third"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("an earlier `feed`"), "{said}");
+    assert!(stranger.stop() > ATTACK);
+}
+
+#[test]
+fn c3_who_signs_a_feed_of_the_same_name_with_another_key_is_not_taken_for_the_other() {
+    let Some(lab) = town() else { return };
+    let feeds = Feeds::new(&lab, PLAN);
+    let evil = feeds.directory.path().join("evil");
+    std::fs::create_dir(&evil).unwrap();
+    std::fs::write(evil.join("evil"), "evil").unwrap();
+    let mut command = feeds.host(STRANGER).command(env!("CARGO_BIN_EXE_umbel"));
+    command.env("XDG_STATE_HOME", feeds.directory.path().join("other"));
+    command.args(["send", "--json", "--name", "feed", "--wait-for", "5"]).arg(&evil);
+    let shadow = Process::start("shadow", command, &feeds.logs);
+    feeds
+        .lab
+        .route_multicast_from_all([group(&shadow.wait_for_event("sending", SOON)["domain"])])
+        .unwrap();
+    let mut sender = feeds.send(&["--rate", "10M"]);
+    let url = sender.events("sending").remove(0)["url"].as_str().unwrap().to_owned();
+    let recv = |name: &str, out: &str| {
+        let mut command = feeds.umbel("h2");
+        command.args(["recv", name, "--wait", "20s", "-o"]).arg(feeds.out(out));
+        command.output().unwrap()
+    };
+    // On first use nobody chooses for the user.
+    let output = recv("feed", "first");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("choose one"), "{said}");
+    assert!(!feeds.out("first").join("evil").exists());
+    let output = recv(&url, "pinned");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    files::assert_same(&feeds.input(), &feeds.out("pinned"), |_| true);
+    sender.wait_done(PATIENCE);
 }
 
 #[test]
@@ -167,7 +246,17 @@ fn h3_a_strangers_end_cuts_no_files_short() {
 
 #[test]
 fn h3_a_strangers_end_cuts_no_pipe_short() {
-    withstands_in_a_pipe(forgeries::truncator());
+    withstands_in_a_pipe(Door::Open, forgeries::truncator());
+}
+
+#[test]
+fn h3_a_strangers_end_cuts_no_sealed_feed_short() {
+    withstands_sealed(forgeries::truncator());
+}
+
+#[test]
+fn h3_a_strangers_end_cuts_no_sealed_pipe_short() {
+    withstands_in_a_pipe(Door::List, forgeries::truncator());
 }
 
 #[test]
@@ -385,126 +474,4 @@ fn h7_requests_in_others_names_starve_nobody() {
 #[test]
 fn what_was_said_before_can_be_said_again() {
     withstands(&[], forgeries::echo());
-}
-
-/// What a stranger heard, what is in the item, and what the receivers report.
-type Overheard = (Vec<Vec<u8>>, Vec<u8>, Vec<Value>);
-
-/// Serves to the honest receivers while a stranger, who has no token, hears the data channel, and
-/// does something with each datagram.
-fn overheard(
-    options: &[&str],
-    mut attack: impl FnMut(&mut Voice, &[u8]) + Send + 'static,
-) -> Option<Overheard> {
-    let lab = town()?;
-    let bench = Bench::new(&lab, PLAN);
-    let options = [&["--rate", "10M", "--group", "239.1.2.3"], options].concat();
-    let mut server = bench.serve(&options);
-    let group = "239.1.2.3:7702".parse().unwrap();
-    let mark = Mark { tsi: Tsi(0), source: (bench.host("h1").addr4(), 7702).into(), domain: group };
-    let (tell, told) = std::sync::mpsc::channel();
-    let stranger = Stranger::start(bench.host(STRANGER), mark, move |voice, heard| {
-        for one in heard {
-            attack(voice, &one.bytes);
-            // The test may be over.
-            let _ = tell.send(one.bytes.clone());
-        }
-    });
-    let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
-    let summaries = honest.iter_mut().map(|client| bench.check_all(client, PATIENCE)).collect();
-    stranger.stop();
-    server.stop();
-    let item = std::fs::read(bench.repo().join("large")).unwrap();
-    Some((told.iter().collect(), item, summaries))
-}
-
-/// Returns the number of datagrams in which a part of the item is in clear.
-fn readable(heard: &[Vec<u8>], item: &[u8]) -> usize {
-    let parts: BTreeSet<&[u8]> = item.windows(8).collect();
-    let clear = |datagram: &&Vec<u8>| {
-        // Within the symbol, with a seal and without.
-        let parts_of = [40, 48, 56].map(|at| datagram.get(at..at + 8));
-        parts_of.iter().all(|part| part.is_some_and(|part| parts.contains(part)))
-    };
-    heard.iter().filter(clear).count()
-}
-
-#[test]
-fn r1_a_stranger_who_joins_the_group_reads_nothing() {
-    let options = ["--token", "sesame"];
-    let Some((heard, item, summaries)) = overheard(&options, |_, _| {}) else { return };
-    let long = heard.iter().filter(|datagram| datagram.len() > 1_000).count();
-    assert!(long > 100, "only {long} datagrams were heard");
-    assert_eq!(readable(&heard, &item), 0, "of {long}");
-    assert!(summaries.iter().all(|summary| summary["sealed"] == true), "{summaries:?}");
-}
-
-#[test]
-fn r1_an_open_server_is_read_by_all() {
-    let Some((heard, item, _)) = overheard(&[], |_, _| {}) else { return };
-    assert!(readable(&heard, &item) > 100, "so the test above would see it");
-}
-
-#[test]
-fn r1_what_a_stranger_sends_again_or_alters_in_a_sealed_channel_harms_nobody() {
-    let attack = |voice: &mut Voice, datagram: &[u8]| {
-        let Mark { source, domain, .. } = voice.mark;
-        voice.say_as(source, domain, datagram);
-        let mut altered = datagram.to_vec();
-        if let Some(last) = altered.last_mut() {
-            *last ^= 1;
-        }
-        voice.say_as(source, domain, &altered);
-    };
-    // Each receiver has ended with every byte.
-    let Some((heard, ..)) = overheard(&["--token", "sesame"], attack) else { return };
-    assert!(heard.len() > 100, "only {} datagrams were heard", heard.len());
-}
-
-#[test]
-fn r6_guesses_of_the_token_keep_nobody_else_out() {
-    let Some(lab) = town() else { return };
-    let bench = Bench::new(&lab, &[("item", 100_000)]);
-    let mut server = bench.serve(&["--rate", "20M", "--token", "sesame"]);
-    let url = server.url.replace("&token=sesame", "");
-    for guess in 0..10 {
-        let mut command = bench.host(STRANGER).command(env!("CARGO_BIN_EXE_umbel"));
-        command.args(["ls", &url, "--token", &format!("guess{guess}")]);
-        assert!(!command.output().unwrap().status.success(), "guess {guess}");
-    }
-    let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
-    for client in &mut honest {
-        bench.check_all(client, PATIENCE);
-    }
-    server.stop();
-}
-
-/// Sends wrong symbols of a repository's items, under the server's address or the stranger's own.
-/// Returns what the clients say, who have every byte.
-fn wrong_symbols(forged: bool) -> Option<Vec<Value>> {
-    let lab = town()?;
-    let bench = Bench::new(&lab, PLAN);
-    let mut server = bench.serve(&["--rate", "10M", "--group", "239.1.2.3"]);
-    let group = "239.1.2.3:7702".parse().unwrap();
-    let source = (bench.host("h1").addr4(), 7702).into();
-    let mark = Mark { tsi: Tsi(0), source, domain: group };
-    let attack = forgeries::false_items(forged);
-    let stranger = Stranger::start(bench.host(STRANGER), mark, attack);
-    let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
-    let summaries = honest.iter_mut().map(|client| bench.check_all(client, PATIENCE)).collect();
-    assert!(stranger.stop() > ATTACK);
-    server.stop();
-    Some(summaries)
-}
-
-#[test]
-fn r7_wrong_symbols_keep_no_item_from_ending() {
-    let Some(summaries) = wrong_symbols(true) else { return };
-    assert!(summaries.iter().any(|summary| summary["damaged_blocks"] != 0), "{summaries:?}");
-}
-
-#[test]
-fn r7_a_group_of_any_source_is_deaf_to_strangers() {
-    let Some(summaries) = wrong_symbols(false) else { return };
-    assert!(summaries.iter().all(|summary| summary["damaged_blocks"] == 0), "{summaries:?}");
 }

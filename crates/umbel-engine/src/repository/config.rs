@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use umbel_wire::repository::{ControlKey, GroupSecret};
+use umbel_wire::repository::{ControlKey, GroupSecret, SymbolKey};
 use umbel_wire::{Channel, Tsi};
 
 use super::policy::Policy;
@@ -262,9 +262,11 @@ pub struct ReceiverConfig {
     pub fallback_after: Option<Duration>,
     /// Interval between probes of multicast while on unicast. Default 5 s.
     pub probe_every: Duration,
-    /// Number of times that blocks of an item may be damaged by multicast. Then the rest of it comes
-    /// on the session. Default 8.
+    /// Number of times that a block may be damaged by multicast. Then it comes on the session.
+    /// Default 2.
     pub most_damages: u32,
+    /// Key of the digests of symbols that the client asks for. It must not be guessable by others.
+    pub symbol_key: SymbolKey,
     /// Silence after a transmission's expected end after which it counts as over. Default 1 s.
     pub end_slack: Duration,
     /// Time without a packet, announcement or end after which the client asks for a wanted item
@@ -283,7 +285,8 @@ impl Default for ReceiverConfig {
             linger: Duration::from_millis(500),
             fallback_after: Some(Duration::from_secs(5)),
             probe_every: Duration::from_secs(5),
-            most_damages: 8,
+            most_damages: 2,
+            symbol_key: SymbolKey::default(),
             end_slack: Duration::from_secs(1),
             ask_again_after: Duration::from_secs(20),
             nak_delay_min: Duration::ZERO,

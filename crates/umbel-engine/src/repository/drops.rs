@@ -21,8 +21,14 @@ drop_reasons! {
     NotWanted,
     /// It names a block or symbol that the item does not have, or has a wrong length.
     OutsideItem,
-    /// Symbols of the item were wrong too often.
+    /// Symbols of the block were wrong too often.
     Damaging,
+    /// The symbol is not the server's, as the server's digest says.
+    WrongSymbol,
+    /// The symbol's digest is not there yet, and others of the item were wrong.
+    Unverified,
+    /// Another symbol is held under its number.
+    Contradicting,
     /// The symbol is already held.
     Duplicate,
     /// The sink had no room.

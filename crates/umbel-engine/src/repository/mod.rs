@@ -15,9 +15,11 @@ pub mod policy;
 pub mod receiver;
 pub mod scheduler;
 pub mod source;
+mod symbol_digest;
 #[cfg(test)]
 mod tests;
 
 pub use config::{ControlConfig, ReceiverConfig, SealConfig, SourceConfig};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 pub use source::{Source, SourceCommand, SourceEvent};
+pub use symbol_digest::symbol_digest;

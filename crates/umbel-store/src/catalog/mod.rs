@@ -3,6 +3,7 @@
 
 mod digest;
 mod handles;
+mod known;
 mod pattern;
 mod select;
 
@@ -14,7 +15,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
-use umbel_fec::Partition;
+use umbel_engine::symbols::BlockId;
+use umbel_fec::{Code, Partition};
 use umbel_wire::repository::{ItemInfo, limits};
 use umbel_wire::{Digest, Oti, Toi};
 
@@ -22,6 +24,7 @@ use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
 use crate::sink::{NameError, RelativePath};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
 use handles::Handles;
+use known::KnownDigests;
 pub use pattern::name_of;
 pub use select::Selection;
 use select::{Selector, Snapshot};
@@ -138,6 +141,7 @@ pub struct Catalog {
     next_toi: Mutex<u32>,
     handles: Handles,
     selector: Selector,
+    block_digests: Mutex<KnownDigests>,
     /// Wakes the hashing thread after a refresh. Dropping it ends the thread.
     hasher: OnceLock<Sender<()>>,
 }
@@ -173,6 +177,7 @@ impl Catalog {
             next_toi: Mutex::new(1),
             handles: Handles::new(open_files),
             selector: Selector::default(),
+            block_digests: Mutex::default(),
             hasher: OnceLock::new(),
         };
         catalog.refresh()?;
@@ -319,7 +324,7 @@ impl Catalog {
         Ok(blocks)
     }
 
-    /// Computes the digests of some of an item's source blocks. The result is not cached.
+    /// Returns the digests of some of an item's source blocks. Computes those that are not known.
     ///
     /// # Errors
     ///
@@ -332,9 +337,56 @@ impl Catalog {
         if blocks.start > blocks.end || blocks.end > partition.blocks() {
             return Err(no_such());
         }
+        if let Some(digests) = self.block_digests.lock().get(toi, blocks.clone()) {
+            return Ok(digests);
+        }
         let body = self.peek(&item)?;
-        let digests = blocks.map(|sbn| digest::of_range(&*body, partition.block_range(sbn)));
-        digests.collect::<Result<_, _>>().map_err(|fault| item.gone(fault))
+        let digests =
+            blocks.clone().map(|sbn| digest::of_range(&*body, partition.block_range(sbn)));
+        let digests: Vec<Digest> =
+            digests.collect::<Result<_, _>>().map_err(|fault| item.gone(fault))?;
+        self.block_digests.lock().put(toi, blocks.start, &digests);
+        Ok(digests)
+    }
+
+    /// Returns the digests of encoding symbols of a block, as `digest` makes them of their numbers and
+    /// bytes; fewer if the block has no more.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the item is unknown, can no longer be read, or does not have this block.
+    pub fn symbol_digests<D>(
+        &self,
+        block: BlockId,
+        esis: Range<u32>,
+        mut digest: impl FnMut(u32, &[u8]) -> D,
+    ) -> Result<Vec<D>, ReadError> {
+        let BlockId { toi, sbn } = block;
+        let item = self.item(toi)?;
+        let no_such = || item.no_part(format!("source block {sbn}"));
+        let partition = Partition::new(&item.oti).map_err(|_| no_such())?;
+        if sbn >= partition.blocks() {
+            return Err(no_such());
+        }
+        let (k, symbol_len) = (partition.block_symbols(sbn), usize::from(item.oti.symbol_len));
+        let range = partition.block_range(sbn);
+        let mut source = vec![0; k as usize * symbol_len];
+        let len = (range.end - range.start) as usize;
+        self.read_item(&item, range.start, &mut source[..len])?;
+        let end = esis.end.min(partition.max_encoding_symbols(sbn));
+        let start = esis.start.min(end);
+        let repairs = start.max(k)..end.max(k);
+        let mut made = vec![0; repairs.len() * symbol_len];
+        Code::new(item.oti.scheme)
+            .encode(k, symbol_len, &source, repairs.clone(), &mut made)
+            .map_err(|_| no_such())?;
+        let place = |esi: u32| esi as usize * symbol_len;
+        let of_source = (start..end.min(k))
+            .map(|esi| digest(esi, &source[place(esi)..place(esi + 1).min(len)]));
+        let mut digests: Vec<D> = of_source.collect();
+        let of_repairs = repairs.clone().zip(made.chunks_exact(symbol_len));
+        digests.extend(of_repairs.map(|(esi, symbol)| digest(esi, symbol)));
+        Ok(digests)
     }
 
     pub(crate) fn start_hashing(catalog: &Arc<Catalog>) {

@@ -97,6 +97,15 @@ impl Assembler {
         self.part.save_symbols(sbn, block)
     }
 
+    /// Drops the symbols of a block that are on the disk.
+    pub(super) fn forget(&mut self, sbn: u32) -> Result<(), SinkError> {
+        let is_block = sbn < self.item.partition.blocks();
+        if is_block && !self.is_restored(sbn) && self.part.has_symbols(sbn) {
+            self.part.drop_block(sbn)?;
+        }
+        Ok(())
+    }
+
     /// Restores the block from the given symbols and those on the disk.
     pub(super) fn restore(
         &mut self,
@@ -182,13 +191,14 @@ impl Assembler {
         })
     }
 
-    /// Compares each block with its digest and drops those that do not match. Returns the numbers
-    /// of the blocks that are missing then.
+    /// Compares each restored block with its digest and drops those that do not match. Returns the
+    /// numbers of these; of all blocks that are missing, if all were there.
     /// Later blocks are compared as they come, so that the item is not read for each damage.
     pub(super) fn check_blocks(&mut self, digests: &[Digest]) -> Result<Vec<u32>, SinkError> {
         if digests.len() == self.item.partition.blocks() as usize {
             self.item.digests.get_or_init(|| digests.into());
         }
+        let were_there = self.phase == Phase::Suspect;
         self.whole = None;
         let mut bad = Vec::new();
         let mut buffer = Vec::new();
@@ -201,6 +211,8 @@ impl Assembler {
                 }
                 self.part.drop_block(sbn)?;
                 self.restored_len -= buffer.len() as u64;
+            } else if !were_there {
+                continue;
             }
             bad.push(sbn);
         }

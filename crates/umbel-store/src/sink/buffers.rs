@@ -169,6 +169,26 @@ impl OpenBlocks {
         current.or_else(|| self.others.remove(&block)).map(|open| open.filled)
     }
 
+    /// Returns whether another symbol than this is held under its number in an open block.
+    pub(super) fn differs(&self, id: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        self.find(id).and_then(|open| open.symbol(esi)).is_some_and(|held| held != symbol)
+    }
+
+    /// Drops the symbols of an open block that are not right, and returns their numbers.
+    pub(super) fn retain(
+        &mut self,
+        id: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        let current = self.current.as_mut().filter(|open| open.id == id);
+        let open = current.or_else(|| self.others.get_mut(&id))?;
+        Some(open.retain(is_right))
+    }
+
+    fn find(&self, id: BlockId) -> Option<&Open> {
+        self.current.as_ref().filter(|open| open.id == id).or_else(|| self.others.get(&id))
+    }
+
     /// Returns the open blocks for which `of` is true, in ascending order.
     pub(super) fn ids(&self, of: impl Fn(BlockId) -> bool) -> Vec<BlockId> {
         let mut ids: Vec<BlockId> = self.open().map(|open| open.id).filter(|&id| of(id)).collect();
@@ -233,6 +253,42 @@ impl Open {
             place[own_len..].fill(0);
         }
         Stored::Yes
+    }
+}
+
+impl Open {
+    /// Returns a symbol that is held in memory.
+    fn symbol(&self, esi: u32) -> Option<&[u8]> {
+        let symbol_len = self.item.symbol_len();
+        let buffer = &self.filled.buffer;
+        if esi < self.item.partition.block_symbols(self.id.sbn) {
+            let own_len = source_len(&self.item, self.id.sbn, esi);
+            let place = buffer.data.get(esi as usize * symbol_len..)?.get(..own_len)?;
+            return buffer.source.contains(esi).then_some(place);
+        }
+        let place = buffer.repair_esis.iter().position(|&held| held == esi)?;
+        buffer.repairs.get(place * symbol_len..(place + 1) * symbol_len)
+    }
+
+    /// Drops symbols that are not right, and returns their numbers.
+    fn retain(&mut self, is_right: &dyn Fn(u32, &[u8]) -> bool) -> Vec<u32> {
+        let buffer = &self.filled.buffer;
+        let source = (0..buffer.source.len()).filter(|&esi| buffer.source.contains(esi));
+        let held = source.chain(buffer.repair_esis.iter().copied());
+        let is_wrong = |&esi: &u32| !self.symbol(esi).is_some_and(|symbol| is_right(esi, symbol));
+        let wrong: Vec<u32> = held.filter(is_wrong).collect();
+        let symbol_len = self.item.symbol_len();
+        let buffer = &mut self.filled.buffer;
+        let k = buffer.source.len();
+        for &esi in &wrong {
+            if esi < k {
+                buffer.source.remove(esi);
+            } else if let Some(place) = buffer.repair_esis.iter().position(|&held| held == esi) {
+                buffer.repair_esis.remove(place);
+                buffer.repairs.drain(place * symbol_len..(place + 1) * symbol_len);
+            }
+        }
+        wrong
     }
 }
 

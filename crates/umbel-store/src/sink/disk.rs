@@ -35,6 +35,8 @@ pub(super) enum Job {
     Restore(BlockId, Option<Filled>),
     /// Saves symbols on the disk until more arrive.
     Rest(BlockId, Filled),
+    /// Drops the symbols of a block that are on the disk.
+    Forget(BlockId),
     /// Compares the blocks of an item with their digests.
     CheckBlocks(Toi, Vec<Digest>),
     /// Drops an item. Its data stays on the disk.
@@ -97,6 +99,7 @@ impl Disk {
             Job::Add(item, replay) => self.add(item, replay.as_deref()),
             Job::Restore(block, filled) => self.restore(block, filled),
             Job::Rest(block, filled) => self.rest(block, filled),
+            Job::Forget(block) => self.forget_block(block),
             Job::CheckBlocks(toi, digests) => self.check_blocks(toi, &digests),
             Job::Cancel(toi) => self.cancel(toi),
             Job::Synced { toi, up_to, alone, result } => self.on_synced(toi, up_to, alone, result),
@@ -194,12 +197,23 @@ impl Disk {
         }
     }
 
+    fn forget_block(&mut self, block: BlockId) {
+        if let Some(assembler) = self.items.get_mut(&block.toi)
+            && let Err(error) = assembler.forget(block.sbn)
+        {
+            self.fail(block.toi, error);
+        }
+        self.limit_open(block.toi);
+    }
+
     fn check_blocks(&mut self, toi: Toi, digests: &[Digest]) {
         let Some(assembler) = self.items.get_mut(&toi) else { return };
         if assembler.phase == Phase::Finishing {
             return;
         }
+        let was_suspect = assembler.phase == Phase::Suspect;
         match assembler.check_blocks(digests) {
+            Ok(blocks) if blocks.is_empty() && !was_suspect => {}
             Ok(blocks) if blocks.is_empty() => {
                 let name = assembler.item.name.clone();
                 self.fail(toi, SinkError::Inconsistent { name });

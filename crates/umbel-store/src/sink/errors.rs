@@ -80,6 +80,12 @@ pub enum SinkError {
         /// Target path.
         path: PathBuf,
     },
+    /// A part file or journal has a second name, through which others could read or change it.
+    #[error("{} has another name as well (a hard link): remove it", path.display())]
+    Linked {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// Another process removed or replaced the part file while the item was being received.
     #[error("{} was removed or replaced while it was written", path.display())]
     Replaced {

@@ -294,9 +294,9 @@ impl DiskSink {
         self.shared.open().blocks.has_room(bytes)
     }
 
-    /// Compares the blocks of an item with these digests, one for each block in order, after
-    /// [`SinkEvent::DigestMismatch`]. Blocks that do not match are dropped and reported by
-    /// [`SinkEvent::BlocksDropped`], and so are blocks that come later. If all match, the item fails.
+    /// Compares the restored blocks of an item with these digests, one for each block in order. Blocks
+    /// that do not match are dropped and reported by [`SinkEvent::BlocksDropped`], and so are blocks
+    /// that come later. If all match after [`SinkEvent::DigestMismatch`], the item fails.
     pub fn check_blocks(&self, toi: Toi, digests: Vec<Digest>) {
         self.shared.send(Job::CheckBlocks(toi, digests));
     }
@@ -389,6 +389,29 @@ impl SymbolSink for DiskSink {
     fn rest(&mut self, block: BlockId) {
         let mut open = self.shared.open();
         self.shared.rest(&mut open, block);
+    }
+
+    fn forget(&mut self, block: BlockId) {
+        if let Some(filled) = self.shared.open().blocks.take(block) {
+            filled.recycle();
+        }
+        self.shared.send(Job::Forget(block));
+    }
+
+    fn differs(&self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        self.shared.open().blocks.differs(block, esi, symbol)
+    }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        let wrong = self.shared.open().blocks.retain(block, is_right);
+        if wrong.is_none() {
+            self.forget(block);
+        }
+        wrong
     }
 }
 

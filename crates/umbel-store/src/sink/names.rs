@@ -218,7 +218,7 @@ fn percent(byte: u8) -> String {
 /// Returns a tag that distinguishes texts with the same beginning.
 fn tag(text: &str) -> String {
     let digest = blake3::hash(text.as_bytes());
-    format!("~{}", &digest.to_hex()[..8])
+    format!("~{}", &digest.to_hex()[..16])
 }
 
 fn check(name: &str, parts: &[String]) -> Result<(), NameError> {
@@ -504,7 +504,10 @@ mod tests {
         let mut place = |uri: &str| names.place(uri).unwrap().joined();
         assert_eq!(place("http://h/a"), "h/a");
         let secure = place("https://h/a");
-        assert!(secure.starts_with("h/a~") && secure.len() == "h/a~12345678".len(), "{secure}");
+        assert!(
+            secure.starts_with("h/a~") && secure.len() == "h/a~1234567812345678".len(),
+            "{secure}"
+        );
         let below = place("http://h/a/b");
         assert!(below.starts_with("h/a~") && below.ends_with("/b"), "{below}");
         assert_eq!(place("https://h/a"), secure, "the same item keeps its place");

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -277,7 +278,7 @@ impl Tree {
         for attempt in 0.. {
             let directory = self.directory(place, true)?.ok_or_else(|| fail(Errno::ENOENT))?;
             match openat(&directory, place.name(role).as_str(), flags, place.mode) {
-                Ok(file) => return Ok(file.into()),
+                Ok(file) => return only_name(file.into(), &place.path(role)),
                 // The directory was removed while it was kept open.
                 Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
                 Err(error) => return Err(fail(error)),
@@ -408,6 +409,15 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
     #[cfg(test)]
     tests::note_sync(directory);
     nix::unistd::fsync(directory.as_fd()).map_err(io::Error::from)
+}
+
+/// Refuses a file that has more names than this.
+fn only_name(file: File, path: &Path) -> Result<File, SinkError> {
+    let links = file.metadata().map_err(SinkError::io("look at", path))?.nlink();
+    if links > 1 {
+        return Err(SinkError::Linked { path: path.to_owned() });
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

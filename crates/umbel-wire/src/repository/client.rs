@@ -1,6 +1,6 @@
 //! Emits and parses the client's messages.
 
-use super::{ClientMessage, Nak, Need, field, limits};
+use super::{ClientMessage, Nak, Need, SymbolKey, SymbolRun, field, limits};
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Fields, Frame, Parsed};
 use crate::{ParseError, Toi};
@@ -17,6 +17,7 @@ const DIGESTS: u8 = 0x09;
 const PROBE: u8 = 0x0A;
 const CONTROL: u8 = 0x0B;
 const HAS_KEY: u8 = 0x0C;
+const SYMBOL_DIGESTS: u8 = 0x0D;
 
 impl ClientMessage {
     /// Appends the message to `out` as one control message.
@@ -50,6 +51,7 @@ impl ClientMessage {
             ClientMessage::Probe { .. } => PROBE,
             ClientMessage::Control { .. } => CONTROL,
             ClientMessage::HasKey { .. } => HAS_KEY,
+            ClientMessage::SymbolDigests { .. } => SYMBOL_DIGESTS,
         }
     }
 
@@ -98,6 +100,13 @@ impl ClientMessage {
             }
             ClientMessage::Cancel { tois } => emit_tois(frame, tois),
             ClientMessage::Digests { toi } => frame.number(field::TOI, toi.0),
+            ClientMessage::SymbolDigests { toi, key, symbols } => {
+                frame.number(field::TOI, toi.0);
+                frame.field(field::SYMBOL_KEY, |out| out.extend_from_slice(&key.0));
+                frame.number(field::FIRST_BLOCK, symbols.block);
+                frame.number(field::FIRST_SYMBOL, symbols.first_esi);
+                frame.number(field::SYMBOLS, symbols.count);
+            }
             ClientMessage::HasKey { key } => frame.number(field::KEY_ID, *key),
             ClientMessage::Control { hears } => frame.number(field::HEARS, *hears),
             ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
@@ -150,6 +159,7 @@ impl ClientMessage {
             DIGESTS => ClientMessage::Digests { toi: read_toi(fields)? },
             PROBE => read_probe(fields)?,
             HAS_KEY => ClientMessage::HasKey { key: fields.number(field::KEY_ID)? },
+            SYMBOL_DIGESTS => read_symbol_digests(fields)?,
             CONTROL => ClientMessage::Control { hears: fields.number::<u8>(field::HEARS)? != 0 },
             _ => return Ok(None),
         }))
@@ -202,6 +212,24 @@ fn read_tois(fields: &mut Fields<'_>) -> Result<Vec<Toi>, ParseError> {
         tois.push(Toi(reader.number()?));
     }
     Ok(tois)
+}
+
+fn read_symbol_digests(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseError> {
+    let key = fields.required(field::SYMBOL_KEY)?.try_into().map(SymbolKey);
+    let bad = |what, problem| ParseError::Value { what, problem };
+    let (first_esi, count): (u32, u32) =
+        (fields.number(field::FIRST_SYMBOL)?, fields.number(field::SYMBOLS)?);
+    if count == 0 || count as usize > limits::SYMBOL_DIGESTS {
+        return Err(bad(field::SYMBOLS.name, "none, or too many"));
+    }
+    if first_esi.checked_add(count).is_none() {
+        return Err(bad(field::FIRST_SYMBOL.name, "an encoding symbol ID above 32 bits"));
+    }
+    Ok(ClientMessage::SymbolDigests {
+        toi: read_toi(fields)?,
+        key: key.map_err(|_| bad(field::SYMBOL_KEY.name, "not 32 bytes"))?,
+        symbols: SymbolRun { block: fields.number(field::FIRST_BLOCK)?, first_esi, count },
+    })
 }
 
 fn read_probe(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseError> {

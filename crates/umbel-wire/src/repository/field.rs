@@ -49,6 +49,10 @@ fields! {
     KEY = 35, "group key";
     KEY_ID = 36, "number of a group key";
     SEALED_CONTROL = 37, "sealed control group";
+    SYMBOL_KEY = 38, "key of symbol digests";
+    FIRST_SYMBOL = 39, "first symbol";
+    SYMBOLS = 40, "number of symbols";
+    SYMBOL_DIGESTS = 41, "symbol digests";
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub const KEYS: usize = 2;
 pub const ANNOUNCEMENTS: usize = 4096;
 /// Maximum number of block digests in a message.
 pub const DIGESTS: usize = 1 << 16;
+/// Maximum number of symbol digests in a message, and asked for at once.
+pub const SYMBOL_DIGESTS: usize = 4096;
 /// Maximum of any duration in a message.
 pub const DURATION: Duration = Duration::from_hours(24);
 /// Minimum UDP payload of a probe packet in bytes: the header of a data packet.

@@ -145,6 +145,21 @@ impl fmt::Debug for GroupSecret {
     }
 }
 
+/// The key of symbol digests. The client draws it, so that nobody who forges symbols can seek two
+/// of the same digest. `Debug` does not print it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct SymbolKey(pub [u8; 32]);
+
+impl fmt::Debug for SymbolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SymbolKey(..)")
+    }
+}
+
+/// A short keyed digest of an encoding symbol and of its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SymbolDigest(pub [u8; 8]);
+
 /// The report on a transmission that ended: the missing part, and packet counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
@@ -233,6 +248,16 @@ pub enum ClientMessage {
     Digests {
         /// The item.
         toi: Toi,
+    },
+    /// Asks for digests of encoding symbols of a source block, to tell wrong ones as they come.
+    /// Servers of earlier releases do not answer.
+    SymbolDigests {
+        /// The item.
+        toi: Toi,
+        /// The key of the digests.
+        key: SymbolKey,
+        /// The symbols; at most [`limits::SYMBOL_DIGESTS`].
+        symbols: SymbolRun,
     },
     /// Reports whether the client receives the server's announcements on the control group, so that
     /// its session need not carry them. Until this message, the session carries them.
@@ -335,6 +360,18 @@ pub enum ServerMessage {
         digests: Vec<Digest>,
         /// Whether more digests of this item follow.
         more: bool,
+    },
+    /// Digests of encoding symbols, with the client's key. Fewer than were asked for if the block
+    /// has no more.
+    SymbolDigests {
+        /// The item.
+        toi: Toi,
+        /// Source block number.
+        block: u32,
+        /// Encoding symbol ID of the first digest.
+        first_esi: u32,
+        /// A digest for each encoding symbol from there on.
+        digests: Vec<SymbolDigest>,
     },
     /// The next group key, which will be used soon. The client confirms it.
     Key(GroupKey),

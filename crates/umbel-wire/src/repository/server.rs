@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::client::{read_rate, read_toi};
 use super::{
-    Announcement, ControlGroup, ControlKey, GroupKey, GroupSecret, ServerMessage, field, item,
-    limits,
+    Announcement, ControlGroup, ControlKey, GroupKey, GroupSecret, ServerMessage, SymbolDigest,
+    field, item, limits,
 };
 use crate::channel::{put_channel, read_channel};
 use crate::codec::{Reader, put_signed, put_varint};
@@ -23,6 +23,7 @@ const GONE: u8 = 0x27;
 const DIGESTS: u8 = 0x28;
 const PROBED: u8 = 0x29;
 const KEY: u8 = 0x2A;
+const SYMBOL_DIGESTS: u8 = 0x2B;
 
 impl ServerMessage {
     /// Appends the message to `out` as one control message. Durations are truncated to
@@ -55,6 +56,7 @@ impl ServerMessage {
             ServerMessage::Digests { .. } => DIGESTS,
             ServerMessage::Probed { .. } => PROBED,
             ServerMessage::Key(_) => KEY,
+            ServerMessage::SymbolDigests { .. } => SYMBOL_DIGESTS,
         }
     }
 
@@ -111,6 +113,16 @@ impl ServerMessage {
                 });
                 frame.number(field::MORE, *more);
             }
+            ServerMessage::SymbolDigests { toi, block, first_esi, digests } => {
+                frame.number(field::TOI, toi.0);
+                frame.number(field::FIRST_BLOCK, *block);
+                frame.number(field::FIRST_SYMBOL, *first_esi);
+                frame.field(field::SYMBOL_DIGESTS, |out| {
+                    for digest in digests {
+                        out.extend_from_slice(&digest.0);
+                    }
+                });
+            }
             ServerMessage::Key(key) => frame.field(field::KEY, |out| put_key(out, key)),
             ServerMessage::Probed { probe, packets } => {
                 frame.number(field::PROBE, *probe);
@@ -152,6 +164,7 @@ impl ServerMessage {
                 probe: fields.number(field::PROBE)?,
                 packets: fields.number(field::PACKETS)?,
             },
+            SYMBOL_DIGESTS => read_symbol_digests(fields)?,
             KEY => ServerMessage::Key(read_key(fields.required(field::KEY)?)?),
             _ => return Ok(None),
         }))
@@ -283,6 +296,28 @@ fn read_announcements(value: &[u8]) -> Result<Vec<Announcement>, ParseError> {
         transmission = transmission.wrapping_add(1);
     }
     Ok(announcements)
+}
+
+fn read_symbol_digests(fields: &mut Fields<'_>) -> Result<ServerMessage, ParseError> {
+    let first_esi: u32 = fields.number(field::FIRST_SYMBOL)?;
+    let value = fields.required(field::SYMBOL_DIGESTS)?;
+    let bad = |problem| ParseError::Value { what: field::SYMBOL_DIGESTS.name, problem };
+    let (digests, rest) = value.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(bad("no whole number of digests"));
+    }
+    if digests.len() > limits::SYMBOL_DIGESTS {
+        return Err(bad("too many digests"));
+    }
+    if first_esi.checked_add(digests.len() as u32).is_none() {
+        return Err(bad("an encoding symbol ID above 32 bits"));
+    }
+    Ok(ServerMessage::SymbolDigests {
+        toi: read_toi(fields)?,
+        block: fields.number(field::FIRST_BLOCK)?,
+        first_esi,
+        digests: digests.iter().copied().map(SymbolDigest).collect(),
+    })
 }
 
 fn read_digests(fields: &mut Fields<'_>) -> Result<ServerMessage, ParseError> {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
-    Need, NeedRun, ServerMessage, SymbolRun, limits,
+    Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, limits,
 };
 use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -160,6 +160,18 @@ pub fn client_messages() -> impl Strategy<Value = ClientMessage> {
         toi_lists().prop_map(|tois| M::Cancel { tois }),
         (tois(), needs()).prop_map(|(toi, need)| M::Unicast { toi, need }),
         tois().prop_map(|toi| M::Digests { toi }),
+        (
+            tois(),
+            any::<[u8; 32]>(),
+            any::<u32>(),
+            0..u32::MAX - limits::SYMBOL_DIGESTS as u32,
+            1..=limits::SYMBOL_DIGESTS as u32
+        )
+            .prop_map(|(toi, key, block, first_esi, count)| M::SymbolDigests {
+                toi,
+                key: SymbolKey(key),
+                symbols: SymbolRun { block, first_esi, count },
+            }),
         any::<bool>().prop_map(|hears| M::Control { hears }),
         (
             any::<u32>(),
@@ -263,6 +275,14 @@ pub fn server_messages() -> impl Strategy<Value = ServerMessage> {
         (tois(), reason()).prop_map(|(toi, reason)| M::Gone { toi, reason }),
         (tois(), 0..u32::MAX - 20, vec(digests(), 0..20), any::<bool>()).prop_map(
             |(toi, first_block, digests, more)| M::Digests { toi, first_block, digests, more }
+        ),
+        (tois(), any::<u32>(), 0..u32::MAX - 20, vec(any::<[u8; 8]>(), 0..20)).prop_map(
+            |(toi, block, first_esi, digests)| M::SymbolDigests {
+                toi,
+                block,
+                first_esi,
+                digests: digests.into_iter().map(SymbolDigest).collect(),
+            }
         ),
         any::<(u32, u32)>().prop_map(|(probe, packets)| M::Probed { probe, packets }),
     ]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedKey};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
-    Need, NeedRun, ServerMessage, SymbolRun, UnicastBlock,
+    Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, SessionKind};
@@ -158,6 +158,14 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("cancel", M::Cancel { tois }),
         ("unicast", M::Unicast { toi, need: exact }),
         ("digests", M::Digests { toi }),
+        (
+            "symbol-digests",
+            M::SymbolDigests {
+                toi,
+                key: SymbolKey([7; 32]),
+                symbols: SymbolRun { block: 3, first_esi: 0, count: 168 },
+            },
+        ),
         ("control", M::Control { hears: true }),
         (
             "probe",
@@ -268,6 +276,15 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
                 first_block: 3,
                 digests: vec![Digest([1; 32]), Digest([2; 32])],
                 more: true,
+            },
+        ),
+        (
+            "symbol-digests",
+            M::SymbolDigests {
+                toi: Toi(7),
+                block: 3,
+                first_esi: 128,
+                digests: vec![SymbolDigest([1; 8]), SymbolDigest([2; 8])],
             },
         ),
         ("welcome-sealed", welcome(None, vec![key(9), key(10)])),

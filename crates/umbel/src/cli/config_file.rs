@@ -3,9 +3,10 @@
 
 use std::ffi::OsString;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::error::ErrorKind;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -30,6 +31,9 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     let Some((position, outer, subcommand)) = find_subcommand(&args, command) else {
         return Ok(args);
     };
+    if has_token(table.get_ref()) && is_open(path)? {
+        bail!("{} has a token, and can be read by others: run `chmod 600` on it", path.display());
+    }
     let mut options = Vec::new();
     for (key, value) in table.get_ref() {
         let name: &str = key.get_ref();
@@ -47,6 +51,21 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     let mut expanded = args;
     expanded.splice(position + 1..=position, options);
     Ok(expanded)
+}
+
+/// Returns whether a table, or one within it, has a token.
+fn has_token(table: &DeTable<'_>) -> bool {
+    table.iter().any(|(key, value)| match value.get_ref() {
+        DeValue::Table(inner) => has_token(inner),
+        _ => key.get_ref() == "token",
+    })
+}
+
+/// Returns whether others than its owner can read a file.
+fn is_open(path: &Path) -> anyhow::Result<bool> {
+    let metadata = std::fs::metadata(path);
+    let metadata = metadata.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(metadata.permissions().mode() & 0o077 != 0)
 }
 
 /// A configuration file, for the places of mistakes.
@@ -189,9 +208,14 @@ mod tests {
     use clap::CommandFactory;
 
     fn expand_with(config: &str, args: &[&str]) -> anyhow::Result<Vec<String>> {
+        expand_with_mode(0o600, config, args)
+    }
+
+    fn expand_with_mode(mode: u32, config: &str, args: &[&str]) -> anyhow::Result<Vec<String>> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("umbel.toml");
         std::fs::write(&path, config).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         let mut all: Vec<OsString> = args.iter().map(Into::into).collect();
         all.push("--config".into());
         all.push(path.into());
@@ -245,6 +269,16 @@ mod tests {
         assert_eq!(args[..4], ["umbel", "sim", "check", "x"]);
         let error = expand_with("[get]\nrate = \"5M\"\n", &["umbel", "get", "u"]).unwrap_err();
         assert!(error.to_string().contains("line 2: `umbel get` does not have"), "{error}");
+    }
+
+    #[test]
+    fn a_file_with_a_token_that_others_can_read_is_refused() {
+        for config in ["token = \"x\"", "[get]\ntoken = \"x\""] {
+            let error = expand_with_mode(0o644, config, &["umbel", "get", "u"]).unwrap_err();
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+            assert!(expand_with_mode(0o600, config, &["umbel", "get", "u"]).is_ok());
+        }
+        assert!(expand_with_mode(0o644, "rate = \"5M\"", &["umbel", "serve", "d"]).is_ok());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Options of clients whose server is known, or who are known, by certificates.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use umbel_net::session::{Authorities, Credentials, Identity};
@@ -55,4 +55,16 @@ pub(super) fn load_identity(
 ) -> anyhow::Result<Option<Identity>> {
     let (Some(certificate), Some(key)) = (certificate, key) else { return Ok(None) };
     Ok(Some(Identity::load(certificate, key)?))
+}
+
+/// Refuses a key that everybody could download.
+pub(super) fn refuse_served(key: Option<&Path>, served: &Path) -> anyhow::Result<()> {
+    let (Some(key), Ok(served)) = (key, served.canonicalize()) else { return Ok(()) };
+    if key.canonicalize().is_ok_and(|found| found.starts_with(&served)) {
+        anyhow::bail!(
+            "the key {} lies in the directory that is served: keep it elsewhere",
+            key.display()
+        );
+    }
+    Ok(())
 }

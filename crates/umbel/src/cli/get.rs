@@ -14,6 +14,7 @@ use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::token::TokenFileArgs;
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
 /// Options of `umbel get`.
@@ -50,6 +51,8 @@ pub(super) struct GetArgs {
     /// Admission token, unless the URL has one
     #[arg(long)]
     token: Option<String>,
+    #[command(flatten)]
+    token_file: TokenFileArgs,
     /// Do not wait until items are safe on the disk
     #[arg(long)]
     no_sync: bool,
@@ -65,9 +68,7 @@ pub(super) struct GetArgs {
 pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let mut url = args.url;
-    if args.token.is_some() {
-        url.token = args.token;
-    }
+    url.token = args.token_file.token(args.token, url.token)?;
     let options = GetOptions {
         credentials: args.credentials.load()?,
         patterns: args.patterns,

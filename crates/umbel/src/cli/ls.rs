@@ -8,6 +8,7 @@ use umbel_net::session::SessionUrl;
 
 use super::credentials::CredentialArgs;
 use super::output::{Output, plain};
+use super::token::TokenFileArgs;
 use crate::list::{Listing, list};
 
 /// Options of `umbel ls`.
@@ -25,6 +26,8 @@ pub(super) struct LsArgs {
     #[arg(long)]
     token: Option<String>,
     #[command(flatten)]
+    token_file: TokenFileArgs,
+    #[command(flatten)]
     credentials: CredentialArgs,
 }
 
@@ -35,9 +38,7 @@ pub(super) struct LsArgs {
 /// If the server cannot be reached, nothing matches, or a named item is not there.
 pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let mut url = args.url;
-    if args.token.is_some() {
-        url.token = args.token;
-    }
+    url.token = args.token_file.token(args.token, url.token)?;
     let mut bytes = 0;
     let Listing { items, missing } =
         list(&url, args.credentials.load()?, &args.patterns, |item| {

@@ -28,6 +28,7 @@ mod sim;
 mod smo;
 mod stream;
 mod teller;
+mod token;
 mod tree;
 mod watch;
 
@@ -35,6 +36,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -115,6 +117,16 @@ enum Command {
     Repro(repro::ReproArgs),
 }
 
+/// Keeps keys and tokens out of files that the system would write if the process crashed. Handlers to
+/// which it pipes the memory decide for themselves.
+fn forbid_core_dumps() {
+    let limits = getrlimit(Resource::RLIMIT_CORE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, 0, hard));
+    if let Err(error) = limits {
+        tracing::debug!("core dumps are not forbidden: {error}");
+    }
+}
+
 /// Runs the command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
@@ -137,6 +149,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
+    forbid_core_dumps();
     start_logging(cli.global.verbose);
     let output = Output::new(cli.global.json, cli.global.quiet);
     let result = match cli.command {

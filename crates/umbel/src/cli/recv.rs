@@ -18,6 +18,7 @@ use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
 
@@ -67,6 +68,8 @@ pub(super) struct RecvArgs {
     /// Token that the source demands
     #[arg(long)]
     token: Option<String>,
+    #[command(flatten)]
+    token_file: TokenFileArgs,
     /// Refuse a feed whose losses are recovered in another way: `tree`, `lms`, `srm` or `source`
     /// [default: as its sender chose]
     #[arg(long, value_name = "SCHEME")]
@@ -124,7 +127,7 @@ impl RecvArgs {
             interface: self.interface,
             wait: self.wait,
             patience: self.patience,
-            token: self.token,
+            token: self.token_file.token(self.token, None)?,
             key: self.key.path(),
             name: self.name,
             durable: !self.no_sync,

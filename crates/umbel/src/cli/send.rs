@@ -19,6 +19,7 @@ use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::token::TokenFileArgs;
 use super::{left_out, signals};
 use crate::directory::{Noun, SessionUrl};
 use crate::feed::admission::AdmitList;
@@ -74,10 +75,12 @@ pub(super) struct SendArgs {
     #[arg(long, default_value_t = 32, value_name = "HOPS",
         value_parser = clap::value_parser!(u8).range(1..))]
     scope: u8,
-    /// Token that receivers must show to join the tree; it hides nothing: to keep content to some
-    /// receivers use --admit with keys
-    #[arg(long)]
+    /// Token that receivers must show to join the tree; `auto` draws one. It hides nothing: to keep
+    /// content to some receivers use --admit with keys
+    #[arg(long, value_name = "TOKEN|auto")]
     token: Option<String>,
+    #[command(flatten)]
+    token_file: TokenFileArgs,
     /// File with the receivers that should get the feed, one per line: NAME, or NAME KEY as `umbel
     /// key` prints it there, and comments after ` # `. The report lists those that did not get it.
     /// With keys the feed is sealed, and only their holders can read it, join its tree, and report
@@ -149,7 +152,7 @@ impl SendArgs {
             max_children: self.k,
             wait_for: self.wait_for.0,
             scope: self.scope,
-            token: self.token,
+            token: self.token_file.demanded(self.token)?,
             admit,
             mtu: self.mtu,
             block_symbols: self.block,

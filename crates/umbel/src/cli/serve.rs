@@ -13,10 +13,11 @@ use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
-use super::credentials::{load_authorities, load_identity};
+use super::credentials::{load_authorities, load_identity, refuse_served};
 use super::duration::parse_seconds;
 use super::output::{Meter, Output, plain};
 use super::rate::parse_rate;
+use super::token::TokenFileArgs;
 use super::{left_out, signals};
 use crate::serve::{ControlChoice, Report, ServeOptions, Server};
 use crate::state;
@@ -82,10 +83,13 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Token that clients must show to get a session; what is sent by multicast is then sealed
-    /// (AES-128-GCM), and only they can read it. Without a token, any host that joins the group can
-    #[arg(long)]
+    /// Token that clients must show to get a session; `auto` draws one, which the URL has. What is sent
+    /// by multicast is then sealed (AES-128-GCM), and only they can read it. Without a token, any host
+    /// that joins the group can
+    #[arg(long, value_name = "TOKEN|auto")]
     token: Option<String>,
+    #[command(flatten)]
+    token_file: TokenFileArgs,
     /// Publish files and directories, too, whose names begin with `.` in the directory itself;
     /// clients need --hidden to get them
     #[arg(long)]
@@ -133,6 +137,7 @@ impl ServeArgs {
     fn options(self) -> anyhow::Result<ServeOptions> {
         let state_dir = self.state_dir.map_or_else(state::default_dir, Ok)?;
         let files = self.certificates;
+        refuse_served(files.key.as_deref(), &self.path)?;
         let listen = self.listen.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         Ok(ServeOptions {
             listen: SocketAddr::new(listen, self.port),
@@ -149,7 +154,7 @@ impl ServeArgs {
             scheduler: self.scheduler,
             control: self.control,
             control_port: self.control_port,
-            token: self.token,
+            token: self.token_file.demanded(self.token)?,
             identity: load_identity(files.cert.as_ref(), files.key.as_ref())?.map(Arc::new),
             clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
             hidden: self.hidden,

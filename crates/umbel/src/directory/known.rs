@@ -1,12 +1,15 @@
 //! The senders that a receiver knows: the name of each session that it received, and the key of its
 //! sender then.
 //!
-//! Feeds and streams have a file each. It has a line for each, `PIN NAME`; of several with one name the last counts. Receivers
-//! that run at once add lines one after the other.
+//! Feeds and streams have a file each. It has a line for each, `PIN NAME`, or `PIN @VERSION NAME` with
+//! the last version of the feed, so that an earlier one that somebody sends again is told from it. Of
+//! several lines with one name the last counts. Receivers that run at once add lines one after the
+//! other, and versions have one length, so that they are changed in their place.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -41,75 +44,115 @@ impl KnownSenders {
     }
 
     /// Looks up the sender of what a user names, before it is sought. From now on the selector
-    /// selects what comes from that sender alone, unless its user has given another key.
+    /// selects what comes from that sender alone, unless its user has given another key, and nothing
+    /// earlier than what came last.
     ///
     /// # Errors
     ///
-    /// As [`pin_of`](KnownSenders::pin_of).
+    /// As [`last_of`](KnownSenders::last_of).
     pub fn look_up(self, selector: &mut SessionSelector) -> anyhow::Result<Acquaintance> {
-        let (asked, known) = (selector.pin, self.pin_of(&selector.name)?);
-        selector.pin = asked.or(known);
-        Ok(Acquaintance { senders: self, asked, known })
+        let (asked, known) = (selector.pin, self.last_of(&selector.name)?);
+        selector.pin = asked.or(known.map(|known| known.pin));
+        let same = known.filter(|known| selector.pin == Some(known.pin));
+        selector.since = same.and_then(|known| known.version).unwrap_or(0);
+        Ok(Acquaintance { senders: self, asked, known: known.map(|known| known.pin) })
     }
 
-    /// Returns the key of the sender from which a session of this name was received last.
+    /// Returns what was received last of this name.
     ///
     /// # Errors
     ///
     /// One line that names the file, if it cannot be read, or a line in it is none.
-    pub fn pin_of(&self, name: &SessionName) -> anyhow::Result<Option<Pin>> {
+    pub fn last_of(&self, name: &SessionName) -> anyhow::Result<Option<Known>> {
         match File::open(&self.path) {
-            Ok(file) => self.find(file, name),
+            Ok(file) => Ok(self.find(&file, name)?.map(|(known, _)| known)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| self.cannot("read")),
         }
     }
 
-    fn find(&self, file: File, name: &SessionName) -> anyhow::Result<Option<Pin>> {
+    /// Returns the last line of a name, and its place in the file.
+    fn find(&self, file: &File, name: &SessionName) -> anyhow::Result<Option<(Known, u64)>> {
         let mut text = String::new();
         file.take(MOST + 1).read_to_string(&mut text).with_context(|| self.cannot("read"))?;
         let shown = self.path.display();
         if text.len() as u64 > MOST {
             bail!("{shown} is far too long: remove lines from it");
         }
-        let mut found = None;
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()) {
-            let parts =
-                line.split_once(' ').and_then(|(pin, name)| Some((pin.parse().ok()?, name)));
-            let Some((pin, known)) = parts else {
+        let (mut found, mut place) = (None, 0);
+        for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+            let (start, line) = (place, line.trim_end_matches('\n'));
+            place += line.len() as u64 + 1;
+            let Some((known, of)) = parse(line).filter(|_| !line.is_empty()) else {
+                if line.is_empty() {
+                    continue;
+                }
                 bail!("line {number} of {shown} is not `PIN NAME`: remove it");
             };
-            if known == name.as_str() {
-                found = Some(pin);
+            if of == name.as_str() {
+                found = Some((known, start));
             }
         }
         Ok(found)
     }
 
-    /// Remembers that a session of this name comes from the holder of this key.
+    /// Remembers that a session of this name comes from the holder of this key, and its version.
     ///
     /// # Errors
     ///
     /// One line that names the file, if it cannot be written.
-    pub fn remember(&self, name: &SessionName, pin: Pin) -> anyhow::Result<()> {
+    pub fn remember(&self, name: &SessionName, new: Known) -> anyhow::Result<()> {
         let write = || self.cannot("write");
         if let Some(directory) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(write)?;
         }
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(0o600);
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&self.path).with_context(write)?;
         file.lock().with_context(write)?;
-        if self.pin_of(name)? == Some(pin) {
-            return Ok(());
+        let Known { pin, version } = new;
+        match (self.find(&file, name)?, version) {
+            (Some((old, _)), None) if old.pin == pin => Ok(()),
+            (Some((Known { pin: same, version: Some(old) }, place)), Some(version))
+                if same == pin =>
+            {
+                let place = place + format!("{pin} @").len() as u64;
+                let digits = format!("{:020}", version.max(old));
+                file.write_all_at(digits.as_bytes(), place).with_context(write)
+            }
+            _ => {
+                // One write at the end, which is whole or not at all for those who read meanwhile.
+                file.seek(SeekFrom::End(0)).with_context(write)?;
+                let version = version.map(|version| format!("@{version:020} ")).unwrap_or_default();
+                file.write_all(format!("{pin} {version}{name}\n").as_bytes()).with_context(write)
+            }
         }
-        // One write, which is whole or not at all for those who read meanwhile.
-        file.write_all(format!("{pin} {name}\n").as_bytes()).with_context(write)
     }
 
     fn cannot(&self, what: &str) -> String {
         format!("cannot {what} the known senders in {}", self.path.display())
     }
+}
+
+/// A sender that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its key.
+    pub pin: Pin,
+    /// Version of the last session; `None` for streams, and where an earlier release has written.
+    pub version: Option<u64>,
+}
+
+/// Returns what a line says, and of which name.
+fn parse(line: &str) -> Option<(Known, &str)> {
+    let (pin, rest) = line.split_once(' ')?;
+    let pin = pin.parse().ok()?;
+    // No name has an `@`.
+    let Some(rest) = rest.strip_prefix('@') else {
+        return Some((Known { pin, version: None }, rest));
+    };
+    let (version, name) = rest.split_once(' ')?;
+    Some((Known { pin, version: Some(version.parse().ok()?) }, name))
 }
 
 /// What is known of a sender before its session is found.
@@ -123,7 +166,7 @@ pub struct Acquaintance {
 
 impl Acquaintance {
     /// Believes the sender of a session that was found, remembers it, and tells the user if nothing
-    /// speaks for it. From now on the selector selects what comes from it alone.
+    /// speaks for it. From now on the selector selects what comes from it alone, and nothing earlier.
     ///
     /// # Errors
     ///
@@ -131,7 +174,7 @@ impl Acquaintance {
     pub fn made(
         &self,
         selector: &mut SessionSelector,
-        signer: Pin,
+        (signer, version): (Pin, Option<u64>),
         source: impl fmt::Display,
         note: impl FnOnce(&str),
     ) -> anyhow::Result<()> {
@@ -144,9 +187,12 @@ impl Acquaintance {
                      remembered, and must be the one that `{command}` printed there"
                 ));
             }
-            self.senders.remember(name, signer)?;
+        }
+        if self.known != Some(signer) || version.is_some() {
+            self.senders.remember(name, Known { pin: signer, version })?;
         }
         selector.pin = Some(signer);
+        selector.since = version.unwrap_or(0);
         Ok(())
     }
 }
@@ -161,15 +207,44 @@ mod tests {
         let known = KnownSenders::in_dir(Noun::Feed, &directory.path().join("deep/state"));
         let names = ["a", "a b"].map(|name| name.parse::<SessionName>().unwrap());
         let pins = [1, 2].map(|digest| Pin::from_digest([digest; 32]));
-        assert_eq!(known.pin_of(&names[0]).unwrap(), None);
-        known.remember(&names[0], pins[0]).unwrap();
-        known.remember(&names[1], pins[1]).unwrap();
-        known.remember(&names[1], pins[1]).unwrap();
-        assert_eq!(known.pin_of(&names[0]).unwrap(), Some(pins[0]));
-        assert_eq!(known.pin_of(&names[1]).unwrap(), Some(pins[1]));
-        known.remember(&names[0], pins[1]).unwrap();
-        assert_eq!(known.pin_of(&names[0]).unwrap(), Some(pins[1]));
-        assert_eq!(std::fs::read_to_string(&known.path).unwrap().lines().count(), 3);
+        assert_eq!(known.last_of(&names[0]).unwrap(), None);
+        let of = |n: usize, version| Known { pin: pins[n], version };
+        known.remember(&names[0], of(0, None)).unwrap();
+        known.remember(&names[1], of(1, Some(7))).unwrap();
+        known.remember(&names[1], of(1, Some(9))).unwrap();
+        known.remember(&names[1], of(1, Some(8))).unwrap();
+        assert_eq!(known.last_of(&names[0]).unwrap(), Some(of(0, None)));
+        assert_eq!(known.last_of(&names[1]).unwrap(), Some(of(1, Some(9))));
+        known.remember(&names[0], of(1, None)).unwrap();
+        assert_eq!(known.last_of(&names[0]).unwrap(), Some(of(1, None)));
+        // A line of an earlier release gets a successor with a version, which then changes.
+        known.remember(&names[0], of(1, Some(3))).unwrap();
+        known.remember(&names[0], of(1, Some(u64::MAX))).unwrap();
+        assert_eq!(known.last_of(&names[0]).unwrap(), Some(of(1, Some(u64::MAX))));
+        assert_eq!(known.last_of(&names[1]).unwrap(), Some(of(1, Some(9))));
+        assert_eq!(std::fs::read_to_string(&known.path).unwrap().lines().count(), 4);
+    }
+
+    #[test]
+    fn nothing_earlier_than_the_last_session_of_a_sender_is_selected() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = || KnownSenders::in_dir(Noun::Feed, directory.path());
+        let pin = Pin::from_digest([1; 32]);
+        let mut first: SessionSelector = "nightly".parse().unwrap();
+        let acquaintance = known().look_up(&mut first).unwrap();
+        assert_eq!((first.pin, first.since), (None, 0));
+        // Years in the future, and then back.
+        acquaintance.made(&mut first, (pin, Some(4_000)), "a", |_| ()).unwrap();
+        assert_eq!((first.pin, first.since), (Some(pin), 4_000));
+        let mut next: SessionSelector = "nightly".parse().unwrap();
+        known().look_up(&mut next).unwrap();
+        assert_eq!((next.pin, next.since), (Some(pin), 4_000));
+        // Another key that the user gives begins anew.
+        let other = Pin::from_digest([2; 32]);
+        let mut next: SessionSelector =
+            format!("umbel-feed://nightly?pin={other}").parse().unwrap();
+        known().look_up(&mut next).unwrap();
+        assert_eq!((next.pin, next.since), (Some(other), 0));
     }
 
     #[test]
@@ -177,15 +252,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let known = KnownSenders::in_dir(Noun::Stream, directory.path());
         let name = |n: u8| format!("feed {n}").parse::<SessionName>().unwrap();
-        let pin = |n: u8| Pin::from_digest([n; 32]);
+        let of = |n: u8| Known { pin: Pin::from_digest([n; 32]), version: Some(n.into()) };
         std::thread::scope(|scope| {
             for n in 0..16 {
                 let known = &known;
-                scope.spawn(move || known.remember(&name(n), pin(n)).unwrap());
+                scope.spawn(move || known.remember(&name(n), of(n)).unwrap());
             }
         });
         for n in 0..16 {
-            assert_eq!(known.pin_of(&name(n)).unwrap(), Some(pin(n)));
+            assert_eq!(known.last_of(&name(n)).unwrap(), Some(of(n)));
         }
     }
 
@@ -195,10 +270,10 @@ mod tests {
         let known = KnownSenders::in_dir(Noun::Stream, directory.path());
         for bad in ["x", "x y", "\u{0}"] {
             std::fs::write(&known.path, format!("\n{bad}\n")).unwrap();
-            let error = known.pin_of(&"a".parse().unwrap()).unwrap_err().to_string();
+            let error = known.last_of(&"a".parse().unwrap()).unwrap_err().to_string();
             assert!(error.contains("line 2") && error.contains("known_streams"), "{error}");
         }
         std::fs::write(&known.path, [0xFF]).unwrap();
-        assert!(known.pin_of(&"a".parse().unwrap()).is_err());
+        assert!(known.last_of(&"a".parse().unwrap()).is_err());
     }
 }

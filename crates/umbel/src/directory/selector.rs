@@ -72,6 +72,8 @@ pub struct SessionSelector {
     pub port: Option<u16>,
     /// The key that must have signed the announcement.
     pub pin: Option<Pin>,
+    /// The least version that a session of this key may have. An earlier one is sent again.
+    pub since: u64,
 }
 
 impl FromStr for SessionSelector {
@@ -104,21 +106,34 @@ fn select(text: &str, pin: Option<Pin>) -> Result<SessionSelector, String> {
         None => (text, None),
     };
     let name = name.parse().map_err(|error: umbel_wire::ParseError| error.to_string())?;
-    let Some(at) = at else { return Ok(SessionSelector { name, address: None, port: None, pin }) };
+    let Some(at) = at else { return Ok(chosen(name, None, None, pin)) };
     if let Ok(address) = at.parse::<SocketAddr>() {
-        let (address, port) = (address.ip(), Some(address.port()));
-        return Ok(SessionSelector { name, address: Some(address), port, pin });
+        return Ok(chosen(name, Some(address.ip()), Some(address.port()), pin));
     }
     let bare = at.strip_prefix('[').and_then(|at| at.strip_suffix(']')).unwrap_or(at);
     let address = bare.parse().map_err(|_| {
         format!("`{at}` is no address: after `@` stands the source's, as in nightly@192.0.2.2")
     })?;
-    Ok(SessionSelector { name, address: Some(address), port: None, pin })
+    Ok(chosen(name, Some(address), None, pin))
+}
+
+fn chosen(
+    name: SessionName,
+    address: Option<IpAddr>,
+    port: Option<u16>,
+    pin: Option<Pin>,
+) -> SessionSelector {
+    SessionSelector { name, address, port, pin, since: 0 }
 }
 
 impl SessionSelector {
     /// Returns whether a session is the selected one.
     pub fn matches(&self, session: &Session) -> bool {
+        self.matches_but_for_version(session) && session.description.origin.version >= self.since
+    }
+
+    /// Returns whether a session is the selected one, or an earlier one of the same sender.
+    pub(super) fn matches_but_for_version(&self, session: &Session) -> bool {
         self.matches_but_for_key(session) && self.pin.is_none_or(|pin| session.signer == Some(pin))
     }
 

@@ -13,10 +13,13 @@ pub trait Sought: Clone + Into<SessionKind> {
 
     /// Returns the session, if it is of this kind.
     fn of(session: &SessionKind) -> Option<&Self>;
+
+    /// Returns its version, if nothing earlier of the same sender is to be received later.
+    fn version(&self) -> Option<u64>;
 }
 
 macro_rules! sought {
-    ($kind:ident) => {
+    ($kind:ident, $version:expr) => {
         impl Sought for $kind {
             const NOUN: Noun = Noun::$kind;
 
@@ -24,9 +27,14 @@ macro_rules! sought {
                 let SessionKind::$kind(session) = session else { return None };
                 Some(session)
             }
+
+            fn version(&self) -> Option<u64> {
+                let version: fn(&$kind) -> Option<u64> = $version;
+                version(self)
+            }
         }
     };
 }
 
-sought!(Feed);
-sought!(Stream);
+sought!(Feed, |feed| Some(feed.version));
+sought!(Stream, |_| None);

@@ -244,6 +244,14 @@ impl Station {
             if start.elapsed() >= wait && self.matching(selector).next().is_some() {
                 return self.choose(what, selector).map(Some);
             }
+            if start.elapsed() >= wait && self.is_earlier(selector) {
+                bail!(
+                    "an earlier `{0}` is on the air than was received from its sender last: \
+                     somebody sends it again, or the sender has lost its state directory and its \
+                     clock; to receive it, remove the line of `{0}` from known_feeds",
+                    selector.name
+                );
+            }
             if start.elapsed() >= wait
                 && let Some((pin, other)) = selector.pin.zip(self.other_key(selector))
             {
@@ -280,11 +288,17 @@ impl Station {
         self.directory.sessions().into_iter().filter(|session| selector.matches(session))
     }
 
+    /// Returns whether only earlier sessions of the selected one's sender are on the air.
+    fn is_earlier(&self, selector: &SessionSelector) -> bool {
+        let sessions = self.directory.sessions();
+        sessions.into_iter().any(|session| selector.matches_but_for_version(session))
+    }
+
     /// Returns the latest session that is selected but for its key, which is another one.
     fn other_key(&self, selector: &SessionSelector) -> Option<&Session> {
         let sessions = self.directory.sessions().into_iter();
         let mut others = sessions.filter(|session| selector.matches_but_for_key(session));
-        others.rfind(|session| !selector.matches(session) && session.signer.is_some())
+        others.rfind(|it| !selector.matches_but_for_version(it) && it.signer.is_some())
     }
 
     fn choose(&self, what: Noun, selector: &SessionSelector) -> anyhow::Result<Session> {

@@ -53,7 +53,7 @@ impl<I: Send + 'static> Succession<I> {
 
     /// Waits for the session that the user names, as [`Station::find`] does; `lonely` hears that it
     /// is still awaited. Remembers its sender, and tells `note` if nothing speaks for it. From now
-    /// on the selector selects what comes from that sender alone.
+    /// on the selector selects what comes from that sender alone, and nothing earlier.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl<I: Send + 'static> Succession<I> {
         let found = self.station.find::<S>(selector, wait, lonely)?;
         if let Some((session, key)) = &found {
             let source = session.clone().into().source().ip();
-            known.made(selector, signing::pin_of(key), source, note)?;
+            known.made(selector, (signing::pin_of(key), session.version()), source, note)?;
         }
         Ok(found)
     }

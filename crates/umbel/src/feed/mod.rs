@@ -134,7 +134,7 @@ fn admission(token: Option<&str>, feed: Tsi) -> anyhow::Result<Option<[u8; 32]>>
 }
 
 /// Returns a token that nobody can guess: 16 random bytes.
-fn new_token() -> anyhow::Result<String> {
+pub(crate) fn new_token() -> anyhow::Result<String> {
     Ok(BASE32_NOPAD.encode(&random::<16>()?).to_lowercase())
 }
 

@@ -23,12 +23,13 @@ use umbel_engine::repository::{Receiver, ReceiverConfig};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
+use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Wiring, generator};
+use crate::endpoint::{Wiring, generator, random};
 
 /// What to get, and how.
 #[derive(Clone, Debug)]
@@ -156,6 +157,7 @@ pub fn get(
     let config = ReceiverConfig {
         token: options.url.token.clone(),
         fallback_after: options.fallback_after,
+        symbol_key: SymbolKey(random()?),
         ..ReceiverConfig::default()
     };
     let engine = Receiver::new(config, generator()?, sink.clone());

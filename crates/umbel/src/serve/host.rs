@@ -220,6 +220,9 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
             SourceEvent::Digests { session, toi } => {
                 self.staff.ask(Question::Digests { session, toi });
             }
+            SourceEvent::SymbolDigests { session, toi, key, symbols } => {
+                self.staff.ask(Question::SymbolDigests { session, toi, key, symbols });
+            }
             SourceEvent::Probe { session, probe, packets, packet_len, rate_bits_per_s } => {
                 let burst = Burst { session, probe, packets, packet_len, rate_bits_per_s };
                 self.staff.burst(burst);

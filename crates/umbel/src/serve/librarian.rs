@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
-use umbel_engine::repository::SourceCommand;
+use umbel_engine::repository::{SourceCommand, symbol_digest};
+use umbel_engine::symbols::BlockId;
 use umbel_store::Repository;
-use umbel_wire::repository::{ItemInfo, limits};
+use umbel_wire::repository::{ItemInfo, SymbolKey, SymbolRun, limits};
 use umbel_wire::{Toi, control};
 
 use super::questions::{Job, Next, Questions};
@@ -40,6 +41,12 @@ pub(crate) enum Question {
         session: SessionId,
         toi: Toi,
     },
+    SymbolDigests {
+        session: SessionId,
+        toi: Toi,
+        key: SymbolKey,
+        symbols: SymbolRun,
+    },
     /// Check whether the path has changed.
     Rescan,
 }
@@ -50,7 +57,8 @@ impl Question {
         match *self {
             Question::List { session, .. }
             | Question::Request { session, .. }
-            | Question::Digests { session, .. } => Some(session),
+            | Question::Digests { session, .. }
+            | Question::SymbolDigests { session, .. } => Some(session),
             Question::Rescan => None,
         }
     }
@@ -59,7 +67,7 @@ impl Question {
     pub(super) fn patterns(&self) -> &[String] {
         match self {
             Question::List { patterns, .. } | Question::Request { patterns, .. } => patterns,
-            Question::Digests { .. } | Question::Rescan => &[],
+            Question::Digests { .. } | Question::SymbolDigests { .. } | Question::Rescan => &[],
         }
     }
 }
@@ -83,7 +91,8 @@ impl Librarians {
             Question::Digests { session, toi } => {
                 self.mailbox.put(SourceCommand::NoSuchItem { session, toi });
             }
-            Question::Rescan => {}
+            // The client does without.
+            Question::SymbolDigests { .. } | Question::Rescan => {}
         }
     }
 
@@ -149,6 +158,10 @@ impl Librarian {
                 self.request(session, query, patterns, from, !hold)
             }
             Question::Digests { session, toi } => self.digests(session, toi, from),
+            Question::SymbolDigests { session, toi, ref key, symbols } => {
+                self.symbol_digests(session, toi, key, symbols);
+                None
+            }
             Question::Rescan => None,
         }
     }
@@ -271,6 +284,22 @@ impl Librarian {
             }
         });
         more.then_some(end.into())
+    }
+}
+
+impl Librarian {
+    fn symbol_digests(&self, session: SessionId, toi: Toi, key: &SymbolKey, symbols: SymbolRun) {
+        let block = BlockId { toi, sbn: symbols.block };
+        let first_esi = symbols.first_esi;
+        let esis = first_esi..first_esi.saturating_add(symbols.count);
+        let digest = |esi, symbol: &[u8]| symbol_digest(key, block, esi, symbol);
+        self.mailbox.put(match self.repository.catalog().symbol_digests(block, esis, digest) {
+            Ok(digests) => SourceCommand::SymbolDigests { session, block, first_esi, digests },
+            Err(error) => {
+                tracing::debug!("no digests of symbols: {error}");
+                SourceCommand::NoSuchItem { session, toi }
+            }
+        });
     }
 }
 

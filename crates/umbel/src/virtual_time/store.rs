@@ -140,15 +140,19 @@ impl ItemStore for Disk {
         let mut state = self.state();
         let Some(info) = state.open.get(&toi).cloned() else { return };
         let parts = state.parts.entry((info.name.clone(), info.digest)).or_default();
+        let was_whole = parts.blocks.len() >= digests.len();
         let is_right = |&(sbn, digest): &(u32, &Digest)| {
             let content = parts.blocks.get(&sbn);
-            content.is_some_and(|content| blake3::hash(content).as_bytes() == &digest.0)
+            content.is_none_or(|content| blake3::hash(content).as_bytes() == &digest.0)
         };
         let all = (0..).zip(&digests);
         let blocks: Vec<u32> = all.filter(|it| !is_right(it)).map(|(sbn, _)| sbn).collect();
         for sbn in &blocks {
             parts.blocks.remove(sbn);
             parts.symbols.remove(sbn);
+        }
+        if blocks.is_empty() && !was_whole {
+            return;
         }
         let event = if blocks.is_empty() {
             SinkEvent::ItemFailed { toi, error: SinkError::Inconsistent { name: info.name } }
@@ -206,6 +210,14 @@ impl SymbolSink for Disk {
     }
 
     fn rest(&mut self, _block: BlockId) {}
+
+    fn forget(&mut self, block: BlockId) {
+        let mut state = self.state();
+        let Some(info) = state.open.get(&block.toi).cloned() else { return };
+        if let Some(parts) = state.parts.get_mut(&(info.name, info.digest)) {
+            parts.symbols.remove(&block.sbn);
+        }
+    }
 }
 
 /// Decodes the content of a block, with padding.

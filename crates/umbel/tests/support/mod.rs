@@ -7,6 +7,7 @@ pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;
 pub(crate) mod forgeries;
+pub(crate) mod greedy;
 pub(crate) mod ladder;
 pub(crate) mod lms;
 pub(crate) mod process;

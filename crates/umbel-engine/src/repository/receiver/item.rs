@@ -1,6 +1,6 @@
 //! An item that the client wants, and the symbols of it that are held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use umbel_fec::Partition;
@@ -38,6 +38,14 @@ impl NumberSet {
     pub(super) fn len(&self) -> u32 {
         self.len
     }
+
+    fn remove(&mut self, n: u32) {
+        let (word, bit) = (n as usize / 64, 1 << (n % 64));
+        if self.contains(n) {
+            self.words[word] &= !bit;
+            self.len -= 1;
+        }
+    }
 }
 
 /// Parts of an item that an application already holds when it asks for it.
@@ -70,8 +78,12 @@ pub(super) struct Item {
     extra: BTreeMap<u32, u32>,
     /// Time at which something was last heard of it.
     pub(super) last_heard: Instant,
-    /// Number of times that blocks of it were found to be damaged.
-    damages: u32,
+    /// Number of times that each block was found to be damaged.
+    damages: BTreeMap<u32, u32>,
+    /// Blocks that multicast has damaged so often that they come on the session.
+    by_session: BTreeSet<u32>,
+    /// Blocks of which symbols were held when the item became suspect.
+    unverified: BTreeSet<u32>,
 }
 
 /// RaptorQ encoding symbol IDs below this are accepted. A source that goes beyond is broken.
@@ -86,7 +98,9 @@ impl Item {
             partial: BTreeMap::new(),
             extra: BTreeMap::new(),
             last_heard: now,
-            damages: 0,
+            damages: BTreeMap::new(),
+            by_session: BTreeSet::new(),
+            unverified: BTreeSet::new(),
         };
         let blocks = item.partition.blocks();
         for run in &held.complete {
@@ -100,17 +114,66 @@ impl Item {
         item
     }
 
-    /// Notes that blocks were damaged, so that nothing is held of them.
-    pub(super) fn on_damaged(&mut self, blocks: &[u32]) {
-        self.damages = self.damages.saturating_add(1);
-        for &block in blocks {
+    /// Notes that blocks were damaged, so that nothing is held of them. Those damaged `most` times
+    /// come on the session.
+    pub(super) fn on_damaged(&mut self, blocks: &[u32], most: u32) {
+        let end = self.partition.blocks();
+        for &block in blocks.iter().filter(|&&block| block < end) {
+            let damages = self.damages.entry(block).or_default();
+            *damages = damages.saturating_add(1);
+            if *damages >= most {
+                self.by_session.insert(block);
+            }
             self.forget_block(block);
         }
     }
 
-    /// Returns whether multicast has damaged it so often that the rest comes on the session.
-    pub(super) fn is_by_session(&self, most_damages: u32) -> bool {
-        self.damages >= most_damages
+    /// Returns whether a block comes on the session alone.
+    pub(super) fn is_by_session(&self, block: u32) -> bool {
+        self.by_session.contains(&block)
+    }
+
+    /// Returns what is missing of the blocks that come on the session alone, if there are any.
+    pub(super) fn session_need(&self) -> Option<Need> {
+        let mut need = NeedBuilder::default();
+        for &block in &self.by_session {
+            match self.partial.get(&block) {
+                Some(held) => self.need_partial(&mut need, block, held),
+                None => self.need_untouched(&mut need, block..block + 1),
+            }
+        }
+        (!self.by_session.is_empty()).then(|| need.finish())
+    }
+
+    /// Notes that a block has come on the session. Returns whether it was the last that had to.
+    pub(super) fn on_session_block(&mut self, block: u32) -> bool {
+        self.by_session.remove(&block) && self.by_session.is_empty()
+    }
+
+    /// Notes that the symbols held so far may be wrong. Returns the blocks to which they belong.
+    pub(super) fn doubt(&mut self) -> impl Iterator<Item = u32> {
+        self.unverified = self.partial_blocks(0..u32::MAX).collect();
+        self.unverified.iter().copied()
+    }
+
+    /// Takes a block whose symbols are to be verified. Returns whether it is one.
+    pub(super) fn take_unverified(&mut self, block: u32) -> bool {
+        self.unverified.remove(&block)
+    }
+
+    /// Forgets symbols of a block that is not complete.
+    pub(super) fn forget_symbols(&mut self, block: u32, esis: &[u32]) {
+        if let Some(held) = self.partial.get_mut(&block) {
+            esis.iter().for_each(|&esi| held.remove(esi));
+            if held.len() == 0 {
+                self.partial.remove(&block);
+            }
+        }
+    }
+
+    /// Returns whether a block cannot be restored yet.
+    pub(super) fn lacks_block(&self, block: u32) -> bool {
+        !self.complete.contains(block)
     }
 
     /// Returns whether every block can be restored.

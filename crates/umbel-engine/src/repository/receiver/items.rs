@@ -6,6 +6,7 @@ use umbel_wire::Toi;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::repository::Need;
 
+use super::guard::{Guard, Verdict};
 use super::item::{Item, Taken};
 use crate::Instant;
 use crate::repository::drops::DropReason;
@@ -17,20 +18,13 @@ const REST_AT_ONCE: usize = 16;
 /// Items being received, and items whose blocks are all complete and whose digest is being checked.
 #[derive(Debug)]
 pub(super) struct Items {
-    /// Number of damages after which an item comes on the session.
-    most_damages: u32,
     received: BTreeMap<Toi, Item>,
     verifying: BTreeMap<Toi, Item>,
 }
 
 impl Items {
-    pub(super) fn new(most_damages: u32) -> Items {
-        Items { most_damages, received: BTreeMap::new(), verifying: BTreeMap::new() }
-    }
-
-    /// Returns whether an item comes on the session alone.
-    pub(super) fn is_by_session(&self, toi: Toi) -> bool {
-        self.get(toi).is_some_and(|item| item.is_by_session(self.most_damages))
+    pub(super) fn new() -> Items {
+        Items { received: BTreeMap::new(), verifying: BTreeMap::new() }
     }
 
     /// Returns the number of items that are not verified yet.
@@ -80,21 +74,29 @@ impl Items {
         &mut self,
         now: Instant,
         packet: &DataPacket<'_>,
+        guard: &mut Guard,
         sink: &mut impl SymbolSink,
     ) -> Result<(), DropReason> {
         let DataPacket { header: DataHeader { toi, scheme, sbn, esi, .. }, symbol } = *packet;
         let item = self.received.get_mut(&toi).ok_or(DropReason::NotWanted)?;
-        if item.is_by_session(self.most_damages) {
-            return Err(DropReason::Damaging);
-        }
         item.last_heard = now;
         if scheme != item.oti.scheme || !item.admits(sbn, esi, symbol.len()) {
             return Err(DropReason::OutsideItem);
         }
-        if !item.lacks(sbn, esi) {
-            return Err(DropReason::Duplicate);
-        }
         let block = BlockId { toi, sbn };
+        if !item.lacks(sbn, esi) {
+            let contradicts = !guard.watches(toi) && sink.differs(block, esi, symbol);
+            let contradicting = Err(DropReason::Contradicting);
+            return if contradicts { contradicting } else { Err(DropReason::Duplicate) };
+        }
+        if item.is_by_session(sbn) {
+            return Err(DropReason::Damaging);
+        }
+        match guard.judge(now, block, esi, symbol) {
+            Verdict::Taken => {}
+            Verdict::Wrong => return Err(DropReason::WrongSymbol),
+            Verdict::Unknown => return Err(DropReason::Unverified),
+        }
         if !sink.store(block, esi, symbol) {
             // The oldest blocks wait for repairs. The disk can hold them meanwhile.
             for sbn in item.partial_blocks(0..sbn).take(REST_AT_ONCE) {
@@ -104,19 +106,39 @@ impl Items {
         }
         if item.take(sbn, esi) == Taken::BlockComplete {
             sink.restore(block);
+            guard.forget_block(block);
             self.verify_if_complete(toi);
         }
         Ok(())
     }
 
-    /// Stores a block from the session, as if its source symbols had come one by one.
+    /// Drops what is wrong of the symbols of a block that were held when its item became suspect, now
+    /// that their digests are known. All of them go if the sink cannot tell at once.
+    pub(super) fn verify_held(
+        &mut self,
+        block: BlockId,
+        guard: &Guard,
+        sink: &mut impl SymbolSink,
+    ) {
+        let Some(item) = self.received.get_mut(&block.toi) else { return };
+        if !item.take_unverified(block.sbn) || !item.lacks_block(block.sbn) {
+            return;
+        }
+        match sink.retain(block, &|esi, symbol| guard.holds(block, esi, symbol)) {
+            Some(wrong) => item.forget_symbols(block.sbn, &wrong),
+            None => item.forget_block(block.sbn),
+        }
+    }
+
+    /// Stores a block from the session, as if its source symbols had come one by one. Returns whether
+    /// it was the last that was to come on the session alone.
     pub(super) fn take_block(
         &mut self,
         now: Instant,
         block: BlockId,
         content: &[u8],
         sink: &mut impl SymbolSink,
-    ) -> Result<(), DropReason> {
+    ) -> Result<bool, DropReason> {
         let item = self.received.get_mut(&block.toi).ok_or(DropReason::NotWanted)?;
         item.last_heard = now;
         if !item.is_block(block.sbn, content.len()) {
@@ -133,8 +155,8 @@ impl Items {
                 sink.restore(block);
             }
         }
-        self.verify_if_complete(block.toi);
-        Ok(())
+        let last = item.on_session_block(block.sbn);
+        Ok(!self.verify_if_complete(block.toi) && last)
     }
 
     /// Stops asking for an item once its blocks are all complete, while the sink verifies it.

@@ -25,6 +25,16 @@ const QUIET: Duration = Duration::from_millis(2);
 /// UDP payload size assumed when computing announced durations.
 const NOMINAL_PACKET: u64 = 1_400;
 
+/// Longest time for which packets that come late put off the end of a transmission, in times of the
+/// silence that ends it. Otherwise packets that somebody forges would do so for ever.
+const PUT_OFF_MOST: u32 = 4;
+
+/// Greatest number of transmissions whose packets may come before their announcement.
+const AHEAD_MOST: u64 = 1_024;
+
+/// Greatest number of transmissions that are over and may turn out not to be.
+const OVER_MOST: usize = 16;
+
 /// Number of the first transmission of a session, as if numbers did not wrap.
 const FIRST: u64 = 1 << 32;
 
@@ -47,6 +57,8 @@ struct Listening {
     received: u32,
     /// Numbers of the first packet heard, and of the highest.
     heard: Option<(u32, u32)>,
+    /// Highest number before the last packet, once that has come.
+    before_last: Option<u32>,
     /// Whether the server was told the numbers of packets received and lost.
     told: bool,
 }
@@ -146,7 +158,13 @@ pub(super) struct Listener {
     listening: BTreeMap<u64, Listening>,
     /// Finished transmissions that left something missing, by the time of their NAKs.
     naks: BTreeMap<(Instant, u64), Listening>,
+    /// The last transmissions that were answered with a NAK. A packet of one shows that it goes on:
+    /// whatever seemed to end it was out of order, or forged.
+    over: BTreeMap<u64, Listening>,
+    /// The highest number of a packet, by which announcements are known to be late.
     highest: u64,
+    /// The highest number that was announced.
+    announced: u64,
     last_packet: Instant,
     pub(super) overrun: Overrun,
     /// Counts of transmissions that ended without a NAK.
@@ -163,7 +181,9 @@ impl Listener {
             packet_time: Duration::ZERO,
             listening: BTreeMap::new(),
             naks: BTreeMap::new(),
+            over: BTreeMap::new(),
             highest: FIRST,
+            announced: FIRST,
             last_packet: Instant::EPOCH,
             overrun: Overrun::default(),
             untold: Reception::default(),
@@ -181,13 +201,19 @@ impl Listener {
     pub(super) fn stop(&mut self) {
         self.listening.clear();
         self.naks.clear();
+        self.over.clear();
     }
 
     /// Forgets all state of a session.
     pub(super) fn reset(&mut self) {
         self.stop();
         self.untold = Reception::default();
-        self.highest = FIRST;
+        (self.highest, self.announced) = (FIRST, FIRST);
+    }
+
+    /// Notes the number of an announced transmission, whoever wants its item.
+    pub(super) fn note_announced(&mut self, transmission: u32) {
+        self.announced = self.announced.max(self.unwrap(transmission));
     }
 
     /// Returns whether no transmission awaits packets or a NAK.
@@ -197,7 +223,7 @@ impl Listener {
 
     /// Returns the transmission number as it would be if numbers did not wrap.
     fn unwrap(&self, id: u32) -> u64 {
-        let near = self.highest;
+        let near = self.announced;
         let candidate = (near & !0xffff_ffff) | u64::from(id);
         if candidate + (1 << 31) < near {
             candidate + (1 << 32)
@@ -206,6 +232,12 @@ impl Listener {
         } else {
             candidate
         }
+    }
+
+    /// Returns the blocks of an item's announced transmissions that are not over.
+    pub(super) fn coming(&self, toi: Toi) -> impl Iterator<Item = Range<u32>> {
+        let of_item = self.listening.values().filter(move |listening| listening.toi == toi);
+        of_item.map(|listening| listening.blocks.clone())
     }
 
     /// Returns the end of the last announced transmission, or `starts` if that is later.
@@ -237,8 +269,10 @@ impl Listener {
             from_start: outlook.joined && !late,
             received: 0,
             heard: None,
+            before_last: None,
             told: false,
         };
+        self.announced = self.announced.max(number);
         self.stats.announced += 1;
         self.stats.announced_late += u64::from(late);
         self.listening.entry(number).or_insert(listening);
@@ -250,14 +284,28 @@ impl Listener {
         self.last_packet = now;
     }
 
-    /// Notes a packet of a transmission. Earlier transmissions are over. Returns whether the client
-    /// was listening to any that has ended.
-    pub(super) fn hear(&mut self, now: Instant, items: &Items, packet: (u32, u32)) -> bool {
-        let (transmission, index) = packet;
+    /// Notes a packet of a transmission. Earlier transmissions are over, if this one was announced;
+    /// otherwise only those that should be. Returns whether the client was listening to any that has
+    /// ended.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        items: &Items,
+        (toi, transmission, index): (Toi, u32, u32),
+    ) -> bool {
         let number = self.unwrap(transmission);
-        self.highest = self.highest.max(number);
+        if self.listening.get(&number).is_some_and(|one| one.toi != toi || index >= one.packets) {
+            return false;
+        }
+        let is_announced = number <= self.announced;
+        if number <= self.announced + AHEAD_MOST {
+            self.highest = self.highest.max(number);
+        }
+        self.go_on(now, number, (toi, index));
         let mut over = false;
-        while let Some(first) = self.first().filter(|&first| first < number) {
+        while let Some(first) = self.first().filter(|&first| first < number)
+            && (is_announced || self.listening[&first].expected_end <= now)
+        {
             self.end(now, items, first);
             over = true;
         }
@@ -267,10 +315,32 @@ impl Listener {
         self.stats.reordered += u64::from(index < highest);
         listening.heard = Some((first.min(index), highest.max(index)));
         if index + 1 >= listening.packets {
+            listening.before_last = Some(highest);
             self.end(now, items, number);
             over = true;
         }
         over
+    }
+
+    /// Listens to a transmission again that seemed to be over, since a later packet of it comes.
+    fn go_on(&mut self, now: Instant, number: u64, (toi, index): (Toi, u32)) {
+        let is_later = |one: &Listening| {
+            let highest = one.before_last.or(one.heard.map(|(_, highest)| highest));
+            toi == one.toi && index < one.packets && highest.is_none_or(|highest| index > highest)
+        };
+        let waiting = self.naks.keys().find(|(_, waiting)| *waiting == number).copied();
+        let over = match waiting.filter(|key| is_later(&self.naks[key])) {
+            Some(key) => self.naks.remove(&key),
+            None if self.over.get(&number).is_some_and(is_later) => self.over.remove(&number),
+            None => None,
+        };
+        if let Some(mut listening) = over {
+            listening.expected_end = listening.expected_end.max(now);
+            if listening.before_last.take().is_some() {
+                listening.heard = listening.heard.map(|(first, _)| (first, index));
+            }
+            self.listening.insert(number, listening);
+        }
     }
 
     fn first(&self) -> Option<u64> {
@@ -318,7 +388,8 @@ impl Listener {
     /// Returns the time at which the first transmission in line counts as over for its silence.
     pub(super) fn next_silent_end(&self) -> Option<Instant> {
         let first = self.listening.values().next()?;
-        Some(first.expected_end.max(self.last_packet) + first.slack)
+        let latest = first.expected_end + first.slack * PUT_OFF_MOST;
+        Some(first.expected_end.max(self.last_packet.min(latest)) + first.slack)
     }
 
     /// Returns the next NAK that is due, if the client is still missing anything and `may` allows
@@ -338,14 +409,19 @@ impl Listener {
             };
             self.stats.naks += 1;
             let Overrun { before, no_room } = std::mem::take(&mut self.overrun);
-            return Some(Nak {
+            let nak = Nak {
                 transmission: listening.id,
                 toi: listening.toi,
                 need,
                 received: listening.received.saturating_sub(no_room),
                 lost: listening.lost().saturating_sub(before),
                 overrun: before.saturating_add(no_room),
-            });
+            };
+            self.over.insert(number, listening);
+            while self.over.len() > OVER_MOST {
+                self.over.pop_first();
+            }
+            return Some(nak);
         }
         None
     }
@@ -401,7 +477,7 @@ mod tests {
             max_encoding_symbols: 255,
         };
         let item = Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), at(0));
-        let mut items = Items::new(8);
+        let mut items = Items::new();
         items.insert(TOI, item);
         items
     }
@@ -429,9 +505,65 @@ mod tests {
             if index == announced_before {
                 listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
             }
-            listener.hear(at(1), &items, (7, index));
+            listener.hear(at(1), &items, (TOI, 7, index));
         }
         listener.next_nak(at(10), &mut items, true).unwrap()
+    }
+
+    /// Says what a client hears: announcements of transmissions 7 and 8, and all packets of 7 but the
+    /// fifth, with forged packets in between. Returns the number of NAKs about 7, and what the last
+    /// says was received and lost.
+    fn naks_with(forged: &[(u32, u32)]) -> (u32, Nak) {
+        let mut listener = listener();
+        let mut items = items();
+        // A packet each 10 ms.
+        listener.set_rate(1_120_000);
+        listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
+        let next = Announcement { transmission: 8, ..ANNOUNCEMENT };
+        listener.listen(&next, &JOINED, at(100), 5);
+        let (mut naks, mut last) = (0, None);
+        for index in (0..10).filter(|&index| index != 4) {
+            let now = at(10 + 10 * u64::from(index));
+            listener.hear(now, &items, (TOI, 7, index));
+            for &forged in forged.iter().filter(|_| index < 9) {
+                listener.hear(now, &items, (TOI, forged.0, forged.1));
+            }
+            let nak = listener.next_nak(now + Duration::from_millis(5), &mut items, true);
+            naks += u32::from(nak.is_some());
+            last = nak.or(last);
+        }
+        (naks, last.unwrap())
+    }
+
+    #[test]
+    fn a_transmission_ends_with_a_nak_whatever_somebody_forges() {
+        let (honest, nak) = naks_with(&[]);
+        assert_eq!((honest, nak.transmission, nak.received, nak.lost), (1, 7, 9, 1));
+        // None of these was announced.
+        for forged in
+            [(9, 0), (10_000, 5), (7 + (1 << 31), 0), (u32::MAX, 1), (7, 10), (7, 1 << 31)]
+        {
+            assert_eq!(naks_with(&[forged]), (1, nak.clone()), "{forged:?}");
+        }
+        // The next one, and the last packet: NAKs that come too early are taken back.
+        for forged in [(8, 0), (7, 9)] {
+            let (_, last) = naks_with(&[forged]);
+            assert_eq!(last.transmission, 7);
+            assert!(last.received >= 9, "{forged:?}: {last:?}");
+        }
+    }
+
+    #[test]
+    fn packets_without_end_do_not_keep_a_transmission_from_ending() {
+        let mut listener = listener();
+        listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
+        let mut now = at(1);
+        while listener.next_silent_end().is_some_and(|end| end > now) {
+            now = now + Duration::from_millis(1);
+            listener.note_packet(now);
+            assert!(now < at(6_000));
+        }
+        assert!(listener.end_silent(now, &items()));
     }
 
     #[test]
@@ -446,11 +578,11 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_transmission_that_nobody_needs_does_not_count_as_lost() {
-        for (items, lost) in [(items(), 5), (Items::new(8), 1)] {
+        for (items, lost) in [(items(), 5), (Items::new(), 1)] {
             let mut listener = listener();
             listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
             for (transmission, index) in [(7, 0), (7, 1), (7, 3), (7, 4), (7, 5), (8, 0)] {
-                listener.hear(at(1), &items, (transmission, index));
+                listener.hear(at(1), &items, (TOI, transmission, index));
             }
             let stats = listener.stats();
             assert_eq!((stats.heard, stats.lost), (5, lost));

@@ -20,12 +20,15 @@
 
 mod api;
 mod control;
+mod demands;
 mod fallback;
+mod guard;
 mod item;
 mod items;
 mod listener;
 mod opening;
 mod outbox;
+mod suspicion;
 mod tuner;
 
 pub use self::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
@@ -43,6 +46,7 @@ use umbel_wire::{Channel, Oti, Toi, Tsi};
 
 use self::control::{ControlEnd, Early};
 use self::fallback::Fallback;
+use self::guard::Guard;
 use self::item::Item;
 use self::items::Items;
 use self::listener::{Listener, Outlook};
@@ -53,7 +57,7 @@ use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::chance::Generator;
 use crate::seal::Keyring;
-use crate::symbols::SymbolSink;
+use crate::symbols::{BlockId, SymbolSink};
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
@@ -70,6 +74,8 @@ timers! {
         Fallback,
         /// When to probe whether multicast works again.
         Probe,
+        /// When to take symbols of suspect items as they come, since their digests do not.
+        Guard,
         /// When to ask again for items of which nothing was heard.
         AskAgain,
         /// When to leave the channel.
@@ -92,6 +98,7 @@ pub struct Receiver<K> {
     /// Room for the symbol that is opened.
     scratch: Vec<u8>,
     items: Items,
+    guard: Guard,
     listener: Listener,
     tuner: Tuner,
     fallback: Fallback,
@@ -114,7 +121,8 @@ impl<K: SymbolSink> Receiver<K> {
             tsi: None,
             ring: None,
             scratch: Vec::new(),
-            items: Items::new(config.most_damages),
+            items: Items::new(),
+            guard: Guard::new(config.symbol_key),
             listener: Listener::new(&config, random.clone()),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
@@ -179,12 +187,12 @@ impl<K: SymbolSink> Receiver<K> {
                 self.accept(now, (toi, oti), &held, requested)?;
             }
             ReceiverCommand::Done { toi } => {
-                self.items.remove(toi);
+                self.forget_item(toi);
                 self.outbox.done(toi);
                 self.leave_if_idle(now);
             }
             ReceiverCommand::Cancel { toi } => {
-                self.items.remove(toi);
+                self.forget_item(toi);
                 self.say(ClientMessage::Cancel { tois: vec![toi] })?;
             }
             ReceiverCommand::RestoreFailed { block } => {
@@ -192,13 +200,21 @@ impl<K: SymbolSink> Receiver<K> {
             }
             ReceiverCommand::BadBlocks { toi, blocks } => {
                 self.stats.damaged_blocks += blocks.len() as u64;
-                self.receive_again(now, toi, |item| item.on_damaged(&blocks))?;
+                let most = self.config.most_damages;
+                self.receive_again(now, toi, |item| item.on_damaged(&blocks, most))?;
+                self.suspect(now, toi);
             }
             ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
             ReceiverCommand::Overrun { packets } => self.listener.overrun.note_before(packets),
             ReceiverCommand::UnicastBlock { block, content } => {
                 match self.items.take_block(now, block, &content, &mut self.sink) {
-                    Ok(()) => self.stats.unicast_blocks += 1,
+                    Ok(last) => {
+                        self.stats.unicast_blocks += 1;
+                        self.guard.forget_block(block);
+                        if last {
+                            self.demand_rest(block.toi);
+                        }
+                    }
                     Err(DropReason::NoRoom) => {
                         return Err(ReceiverCommandError::NoRoom(block.toi));
                     }
@@ -245,6 +261,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.tsi = None;
         self.ring = None;
         self.items.clear();
+        self.guard.clear();
         self.listener.reset();
         self.outbox.clear();
         self.fallback.reset();
@@ -282,37 +299,9 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
-    /// Resumes receiving an item after `change` has made something of it missing again.
-    fn receive_again(
-        &mut self,
-        now: Instant,
-        toi: Toi,
-        change: impl FnOnce(&mut Item),
-    ) -> Result<(), ReceiverCommandError> {
-        let item = self.items.remove(toi);
-        let mut item = item.ok_or(ReceiverCommandError::UnknownItem(toi))?;
-        change(&mut item);
-        item.last_heard = now;
-        let need = item.whole_need();
-        self.items.insert(toi, item);
-        self.say(self.demand(toi, need))
-    }
-
-    /// Returns the message that asks for what is missing of an item.
-    fn demand(&self, toi: Toi, need: Need) -> ClientMessage {
-        if self.fallback.is_multicast() && !self.items.is_by_session(toi) {
-            ClientMessage::Want { toi, need }
-        } else {
-            ClientMessage::Unicast { toi, need }
-        }
-    }
-
-    /// Asks again for what is missing of all items, of at most this number.
-    fn demand_all(&mut self, most: usize) {
-        let needs: Vec<(Toi, Need)> = self.items.needs().take(most).collect();
-        for (toi, need) in needs {
-            self.outbox.say(self.demand(toi, need));
-        }
+    fn forget_item(&mut self, toi: Toi) {
+        self.items.remove(toi);
+        self.guard.forget(toi);
     }
 
     fn on_server_message(&mut self, now: Instant, bytes: &[u8]) {
@@ -350,11 +339,14 @@ impl<K: SymbolSink> Receiver<K> {
             }
             ServerMessage::End { transmission } => self.listener.hear_end(now, transmission),
             ServerMessage::Gone { toi, reason } => {
-                self.items.remove(toi);
+                self.forget_item(toi);
                 self.events.push_back(ReceiverEvent::Gone { toi, reason });
             }
             ServerMessage::Digests { toi, first_block, digests, more } => {
                 self.events.push_back(ReceiverEvent::Digests { toi, first_block, digests, more });
+            }
+            ServerMessage::SymbolDigests { toi, block: sbn, first_esi, digests } => {
+                self.take_digests(now, BlockId { toi, sbn }, first_esi, &digests);
             }
             ServerMessage::Key(key) => {
                 self.take_key(key);
@@ -386,6 +378,7 @@ impl<K: SymbolSink> Receiver<K> {
         let mut expected_end = self.listener.busy_until(starts);
         let mut wanted = false;
         for &announcement in announcements {
+            self.listener.note_announced(announcement.transmission);
             let Some(item) = self.items.get_mut(announcement.toi) else {
                 if !self.control.remember(Early { starts, nak_spread, announcement }) {
                     self.drops.count(DropReason::NotWanted);
@@ -396,6 +389,10 @@ impl<K: SymbolSink> Receiver<K> {
             item.last_heard = now;
             let blocks = item.partition.blocks();
             expected_end = self.listener.listen(&announcement, &outlook, expected_end, blocks);
+            let first = announcement.first_block;
+            let coming = first..first.saturating_add(announcement.blocks).min(blocks).max(first);
+            let asked = self.guard.watch_coming(now, (announcement.toi, item), coming);
+            asked.into_iter().for_each(|message| self.outbox.say(message));
         }
         if wanted && self.fallback.is_multicast() {
             self.tuner.set_interest(expected_end.max(now) + self.config.linger);
@@ -449,24 +446,34 @@ impl<K: SymbolSink> Receiver<K> {
             let event = ReceiverEvent::ProbePacket { probe: transmission, index, at: now, len };
             return self.events.push_back(event);
         }
-        self.take_symbol(now, packet);
-        if self.listener.hear(now, &self.items, (transmission, index)) {
+        let may_be_genuine = self.take_symbol(now, packet);
+        if may_be_genuine && self.listener.hear(now, &self.items, (toi, transmission, index)) {
             self.tuner.extend_interest(now + self.config.linger);
         }
     }
 
-    fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) {
-        match self.items.take_symbol(now, packet, &mut self.sink) {
-            Ok(()) => self.fallback.hear(),
+    /// Takes the symbol of a packet. Returns false if it cannot be the server's.
+    fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) -> bool {
+        let DataHeader { toi, sbn, esi, .. } = packet.header;
+        match self.items.take_symbol(now, packet, &mut self.guard, &mut self.sink) {
+            Ok(()) => {
+                self.fallback.hear();
+                true
+            }
             Err(reason) => {
                 // What is held already, or has no room, has come all the same.
                 if matches!(reason, DropReason::Duplicate | DropReason::NoRoom) {
                     self.fallback.hear();
                 }
-                if reason == DropReason::NoRoom {
-                    self.listener.overrun.note_no_room();
+                match reason {
+                    DropReason::NoRoom => self.listener.overrun.note_no_room(),
+                    DropReason::Contradicting => self.suspect(now, toi),
+                    DropReason::Unverified => self.ask_further(now, toi, (sbn, esi)),
+                    _ => {}
                 }
                 self.drops.count(reason);
+                let wrong = [DropReason::WrongSymbol, DropReason::OutsideItem];
+                !wrong.contains(&reason)
             }
         }
     }
@@ -489,6 +496,7 @@ impl<K: SymbolSink> Receiver<K> {
         let silence = self.fallback.gives_up_at().filter(|_| !self.items.is_idle());
         timers.put(Timer::Fallback, silence);
         timers.put(Timer::Probe, self.fallback.next_probe());
+        timers.put(Timer::Guard, self.guard.poll_timeout());
         let leaves = self.tuner.is_joined() && self.is_idle();
         self.timers.put(Timer::Leave, leaves.then(|| self.tuner.interest_until()));
     }
@@ -526,25 +534,6 @@ impl<K: SymbolSink> Receiver<K> {
         self.tuner.set_interest(now + self.config.linger);
         self.demand_all(usize::MAX);
         self.events.push_back(ReceiverEvent::MulticastBack);
-    }
-
-    /// Asks again for items of which nothing has been heard for a long time.
-    fn ask_again(&mut self, now: Instant) {
-        if self.items.is_idle() {
-            return;
-        }
-        let long = self.config.ask_again_after;
-        if self.fallback.is_multicast() {
-            // A client that waits for its turn is not forgotten, and asking again then changes
-            // nothing on the server. It matters if the two disagree about the symbols that were
-            // sent.
-            let forgotten = self.items.forgotten(now, |heard| heard + long <= now);
-            let forgotten: Vec<(Toi, Need)> = forgotten.take(ASK_AGAIN_AT_ONCE).collect();
-            for (toi, need) in forgotten {
-                self.outbox.say(self.demand(toi, need));
-            }
-        }
-        self.timers.set(Timer::AskAgain, now + long);
     }
 
     /// Returns whether the client listens to nothing, answers nothing and probes nothing by
@@ -602,6 +591,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 Timer::Fallback => self.fall_back(now),
                 Timer::Probe => self.probe(now),
                 Timer::AskAgain => self.ask_again(now),
+                Timer::Guard => self.guard.handle_timeout(now),
                 Timer::End | Timer::Leave => {}
             }
         }

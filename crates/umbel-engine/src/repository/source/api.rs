@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use umbel_wire::repository::{GroupSecret, ItemInfo, Need};
+use umbel_wire::repository::{GroupSecret, ItemInfo, Need, SymbolDigest, SymbolKey, SymbolRun};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::SessionId;
+use crate::symbols::BlockId;
 use crate::units::Rate;
 
 /// Requests and answers of the server's application.
@@ -100,6 +101,17 @@ pub enum SourceCommand {
         /// Whether more digests follow.
         more: bool,
     },
+    /// Answers [`SourceEvent::SymbolDigests`].
+    SymbolDigests {
+        /// The session that asked.
+        session: SessionId,
+        /// The block.
+        block: BlockId,
+        /// Encoding symbol ID of the first digest.
+        first_esi: u32,
+        /// Digests of consecutive encoding symbols from `first_esi`.
+        digests: Vec<SymbolDigest>,
+    },
     /// Answers [`SourceEvent::Probe`] when the burst has been sent.
     Probed {
         /// The session that asked.
@@ -175,6 +187,17 @@ pub enum SourceEvent {
         session: SessionId,
         /// The item.
         toi: Toi,
+    },
+    /// Answer with the digests of encoding symbols.
+    SymbolDigests {
+        /// The session that asks.
+        session: SessionId,
+        /// The item.
+        toi: Toi,
+        /// The key of the digests.
+        key: SymbolKey,
+        /// The symbols.
+        symbols: SymbolRun,
     },
     /// Send a burst of probe packets.
     Probe {

@@ -51,7 +51,7 @@ use self::keys::GroupKeys;
 use self::loss::Loss;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
-use crate::symbols::SymbolSource;
+use crate::symbols::{BlockId, SymbolSource};
 use crate::timers::timers;
 use crate::units::Rate;
 use crate::{
@@ -229,6 +229,10 @@ impl<S: SymbolSource> Source<S> {
             ClientMessage::Digests { toi } => {
                 turn.events.push_back(SourceEvent::Digests { session, toi });
             }
+            ClientMessage::SymbolDigests { toi, key, symbols } => {
+                let event = SourceEvent::SymbolDigests { session, toi, key, symbols };
+                turn.events.push_back(event);
+            }
             ClientMessage::Control { hears } => {
                 let possible = turn.announcer.has_control();
                 turn.clients.set_hears_control(session, hears && possible);
@@ -364,6 +368,10 @@ impl<S: SymbolSource> Source<S> {
             }
             SourceCommand::Digests { session, toi, first_block, digests, more } => {
                 self.say(session, ServerMessage::Digests { toi, first_block, digests, more });
+            }
+            SourceCommand::SymbolDigests { session, block, first_esi, digests } => {
+                let BlockId { toi, sbn: block } = block;
+                self.say(session, ServerMessage::SymbolDigests { toi, block, first_esi, digests });
             }
             SourceCommand::Probed { session, probe, packets } => {
                 self.say(session, ServerMessage::Probed { probe, packets });

@@ -33,6 +33,30 @@ impl Object {
         Object { oti, bytes }
     }
 
+    /// Returns encoding symbols of a block as they are sent, with their numbers.
+    pub(super) fn symbols(
+        &self,
+        sbn: u32,
+        esis: Range<u32>,
+    ) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        let partition = Partition::new(&self.oti).unwrap();
+        let end = esis.end.min(partition.max_encoding_symbols(sbn));
+        (esis.start..end).map(move |esi| (esi, self.symbol(sbn, esi)))
+    }
+
+    fn symbol(&self, sbn: u32, esi: u32) -> Vec<u8> {
+        let (k, source) = self.padded_block(sbn);
+        let mut out = vec![0; usize::from(SYMBOL)];
+        Code::new(self.oti.scheme)
+            .encode(k, SYMBOL.into(), &source, esi..esi + 1, &mut out)
+            .unwrap();
+        if esi < k {
+            let range = Partition::new(&self.oti).unwrap().symbol_range(sbn, esi);
+            out.truncate((range.end - range.start) as usize);
+        }
+        out
+    }
+
     pub(super) fn padded_block(&self, sbn: u32) -> (u32, Vec<u8>) {
         let partition = Partition::new(&self.oti).unwrap();
         let k = partition.block_symbols(sbn);
@@ -61,17 +85,7 @@ impl SymbolSource for MemorySource {
             return Load::Gone("it was deleted".to_owned());
         }
         *self.asked.entry((block, esi)).or_default() += 1;
-        let object = &self.objects[&block.toi];
-        let (k, source) = object.padded_block(block.sbn);
-        let mut out = vec![0; usize::from(SYMBOL)];
-        Code::new(object.oti.scheme)
-            .encode(k, SYMBOL.into(), &source, esi..esi + 1, &mut out)
-            .unwrap();
-        if esi < k {
-            let range = Partition::new(&object.oti).unwrap().symbol_range(block.sbn, esi);
-            out.truncate((range.end - range.start) as usize);
-        }
-        Load::Ready(out.into())
+        Load::Ready(self.objects[&block.toi].symbol(block.sbn, esi).into())
     }
 
     fn release(&mut self, _block: BlockId) {}
@@ -95,6 +109,12 @@ impl MemorySink {
         if oti.object_len == 0 {
             self.complete.push(toi);
         }
+    }
+
+    /// Drops a block, as if it did not have its digest.
+    pub(super) fn drop_block(&mut self, block: BlockId) {
+        self.symbols.remove(&block);
+        self.blocks.remove(&block);
     }
 
     pub(super) fn object(&self, toi: Toi) -> Vec<u8> {
@@ -151,4 +171,31 @@ impl SymbolSink for MemorySink {
     }
 
     fn rest(&mut self, _block: BlockId) {}
+
+    fn forget(&mut self, block: BlockId) {
+        self.symbols.remove(&block);
+    }
+
+    fn differs(&self, block: BlockId, esi: u32, symbol: &[u8]) -> bool {
+        let held = self.symbols.get(&block).and_then(|symbols| symbols.get(&esi));
+        held.is_some_and(|held| held[..symbol.len()] != *symbol)
+    }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        let oti = self.otis[&block.toi];
+        let partition = Partition::new(&oti).unwrap();
+        let k = partition.block_symbols(block.sbn);
+        let symbols = self.symbols.get_mut(&block)?;
+        let is_wrong = |esi: u32, symbol: &[u8]| {
+            let range = partition.symbol_range(block.sbn, esi.min(k - 1));
+            let len = if esi < k { (range.end - range.start) as usize } else { symbol.len() };
+            !is_right(esi, &symbol[..len])
+        };
+        let wrong = symbols.extract_if(.., |&esi, symbol| is_wrong(esi, symbol));
+        Some(wrong.map(|(esi, _)| esi).collect())
+    }
 }

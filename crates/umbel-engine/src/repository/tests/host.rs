@@ -9,12 +9,14 @@ use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::repository::{GroupSecret, ItemInfo, ServerMessage};
 use umbel_wire::{Channel, Digest, Scheme, Toi, Tsi};
 
+use super::attacker::Attacker;
 use super::content::{MemorySink, MemorySource, Object, SYMBOL};
 use crate::chance::generator;
 use crate::repository::config::{ReceiverConfig, SourceConfig};
 use crate::repository::drops::DropReason;
 use crate::repository::receiver::{Held, Receiver, ReceiverCommand, ReceiverEvent};
 use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::repository::symbol_digest;
 use crate::symbols::BlockId;
 use crate::testing::Tested;
 use crate::testing::world::{self, Host, Link, Protocol, Seat};
@@ -52,6 +54,12 @@ pub(super) struct Library {
     unicast: BTreeSet<SessionId>,
     /// Number of secrets that were drawn for group keys.
     secrets: u8,
+    /// Whether somebody sends a wrong symbol before each genuine one, and how many were sent.
+    pub(super) forger: Option<u32>,
+    /// Whether the server answers no questions for digests of symbols.
+    pub(super) mute: bool,
+    /// Who is on the path of the data channel.
+    pub(super) attacker: Option<Attacker>,
 }
 
 pub(super) type World = world::World<Library>;
@@ -117,6 +125,18 @@ impl Protocol for Library {
                 let (session, probe, packets) = (*session, *probe, *packets);
                 let probed = SourceCommand::Probed { session, probe, packets };
                 world.source.handle_command(now, probed).unwrap();
+            }
+            SourceEvent::SymbolDigests { session, toi, key, symbols } if !world.mute => {
+                let block = BlockId { toi: *toi, sbn: symbols.block };
+                let object = &world.source.symbols_mut().objects[toi];
+                let (first_esi, end) = (symbols.first_esi, symbols.first_esi + symbols.count);
+                let digests = object.symbols(block.sbn, first_esi..end);
+                let digest =
+                    |(esi, symbol): (u32, Vec<u8>)| symbol_digest(key, block, esi, &symbol);
+                let digests = digests.map(digest).collect();
+                let session = *session;
+                let answer = SourceCommand::SymbolDigests { session, block, first_esi, digests };
+                world.source.handle_command(now, answer).unwrap();
             }
             SourceEvent::DrawSecret => {
                 world.secrets = world.secrets.wrapping_add(1);
@@ -189,7 +209,33 @@ impl Protocol for Library {
             _ => {}
         }
         let now = world.now;
+        if let (Address::Channel(by), Some(attacker)) = (datagram.by, &mut world.attacker) {
+            for payload in attacker.instead_of(datagram.payload) {
+                let by = Address::Channel(by);
+                let heard = Datagram { by, hop_limit: datagram.hop_limit, payload: &payload };
+                world.engine(to).handle_datagram(now, heard);
+            }
+            return;
+        }
+        if let Address::Channel(by) = datagram.by
+            && let Some(payload) = world.forge(datagram.payload)
+        {
+            let forged = Datagram { by: Address::Channel(by), hop_limit: None, payload: &payload };
+            world.engine(to).handle_datagram(now, forged);
+        }
         world.engine(to).handle_datagram(now, datagram);
+    }
+}
+
+impl World {
+    /// Returns a wrong symbol of the block of a genuine packet or of one of the next three.
+    fn forge(&mut self, genuine: &[u8]) -> Option<Vec<u8>> {
+        let turn = self.forger?;
+        self.forger = Some(turn.wrapping_add(1));
+        let DataPacket { header, symbol } = DataPacket::parse(genuine).ok()?;
+        let (sbn, esi) = (header.sbn + turn % 4, turn / 4 % 40);
+        let header = DataHeader { sbn, esi, ..header };
+        Some([&header.emit().ok()?[..], &vec![turn as u8; symbol.len()]].concat())
     }
 }
 

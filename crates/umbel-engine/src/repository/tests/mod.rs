@@ -1,5 +1,6 @@
 //! The engines against each other: a server and clients in virtual time.
 
+mod attacker;
 mod auto;
 mod content;
 mod host;

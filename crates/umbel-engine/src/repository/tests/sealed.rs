@@ -8,6 +8,7 @@ use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::{ClientMessage, GroupKey, GroupSecret, ServerMessage};
 use umbel_wire::sealed::SealedHeader;
 
+use super::attacker::Attacker;
 use super::content::{MemorySource, SYMBOL};
 use super::host::{World, channel, config};
 use super::strangers::{client_of_one_item, packet_of};
@@ -60,6 +61,42 @@ proptest! {
         prop_assert!(world.run(MINUTE * 30));
         for (client, wanted) in wants.iter().enumerate() {
             world.assert_has(client, wanted);
+        }
+        world.run_for(Duration::from_secs(2));
+        prop_assert!(world.source.key_changes() > Some(1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    /// The server and its clients agree on each key all the time: no client takes anything but what
+    /// the server has sealed, and that once, and in the end each has all.
+    #[test]
+    fn whoever_is_on_the_path_never_makes_two_ends_disagree_on_a_key(
+        seed: u64,
+        clients in prop::collection::vec((0.0..0.2_f64, 1_u32..8, 0_u64..400), 1..4),
+        jitter_ms in 0_u64..30,
+        latency_ms in 0_u64..60,
+    ) {
+        let mut world = World::new(sealed(), objects(3, 130), seed);
+        let reasons = [
+            DropReason::Duplicate,
+            DropReason::NotWanted,
+            DropReason::Forged,
+            DropReason::Replayed,
+            DropReason::UnknownKey,
+        ];
+        reasons.into_iter().for_each(|reason| world.may_drop(reason));
+        world.network.weather.jitter = Duration::from_millis(jitter_ms);
+        world.network.weather.delay = Duration::from_millis(latency_ms);
+        world.attacker = Some(Attacker::new(seed));
+        let wants = add_clients(&mut world, &clients);
+        prop_assert!(world.run(MINUTE * 30));
+        for (client, wanted) in wants.iter().enumerate() {
+            world.assert_has(client, wanted);
+            let taken = world.receivers[client].engine.stats().packets;
+            prop_assert!(taken <= world.sent_packets, "{taken} of {}", world.sent_packets);
         }
         world.run_for(Duration::from_secs(2));
         prop_assert!(world.source.key_changes() > Some(1));

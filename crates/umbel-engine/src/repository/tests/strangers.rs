@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use umbel_wire::alc::DataHeader;
-use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, ServerMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, Need, NeedRun, ServerMessage};
 use umbel_wire::{Scheme, Toi, Tsi};
 
 use super::content::{MemorySink, MemorySource, SYMBOL};
-use super::host::{channel, config};
-use super::{objects, say};
+use super::host::{World, channel, config};
+use super::{MINUTE, objects, say};
 use crate::chance::generator;
 use crate::repository::config::ReceiverConfig;
 use crate::repository::drops::DropReason;
 use crate::repository::receiver::{Held, Receiver, ReceiverCommand, ReceiverEvent};
 use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::symbols::BlockId;
 use crate::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBuf};
 
 #[test]
@@ -109,10 +110,14 @@ fn tell_client(client: &mut Receiver<MemorySink>, now: Instant, message: &Server
 }
 
 /// Returns a data packet of an item and a transmission, with a symbol of a block.
-pub(super) fn packet_of((toi, transmission): (Toi, u32), (sbn, esi): (u32, u32)) -> Vec<u8> {
+pub(super) fn packet_of(item: (Toi, u32), symbol: (u32, u32)) -> Vec<u8> {
+    packet_with(item, symbol, 7)
+}
+
+fn packet_with((toi, transmission): (Toi, u32), (sbn, esi): (u32, u32), byte: u8) -> Vec<u8> {
     let scheme = Scheme::ReedSolomon;
     let header = DataHeader { tsi: Tsi(7), toi, transmission, index: 0, scheme, sbn, esi };
-    [&header.emit().unwrap()[..], &[7; SYMBOL as usize]].concat()
+    [&header.emit().unwrap()[..], &[byte; SYMBOL as usize]].concat()
 }
 
 /// Lets a client hear a data packet, genuine or not.
@@ -175,24 +180,98 @@ fn no_packet_but_that_of_its_own_probe_leads_a_client_back_to_multicast() {
 }
 
 #[test]
-fn an_item_that_is_damaged_again_and_again_comes_on_the_session() {
+fn a_block_that_is_damaged_again_comes_on_the_session_and_the_rest_does_not() {
     let (mut client, toi) = client_of_one_item(Vec::new());
     let now = Instant::EPOCH;
     said(&mut client, now);
-    let most = ReceiverConfig::default().most_damages;
-    let oti = objects(1, 40)[0].oti;
-    for damage in 1..=10 * most {
-        for esi in 0..8 {
+    for damage in 1..=20 {
+        for esi in 0..20 {
             hear(&mut client, now, (toi, 1), (0, esi));
         }
-        // The store has dropped them.
-        *client.sink_mut() = MemorySink::default();
-        client.sink_mut().add(toi, oti);
+        client.sink_mut().drop_block(BlockId { toi, sbn: 0 });
         let bad = ReceiverCommand::BadBlocks { toi, blocks: vec![0] };
         client.handle_command(now, bad).unwrap();
-        let asked = said(&mut client, now).pop();
-        let by_session = matches!(asked, Some(ClientMessage::Unicast { .. }));
-        assert_eq!(by_session, damage >= most, "{damage}: {asked:?}");
+        let asked = said(&mut client, now);
+        let run = |first_block| NeedRun { first_block, blocks: 1, symbols: 20 };
+        let (first, both) = (Need::Symbols(vec![run(0)]), Need::Whole);
+        let expected = match damage {
+            1 => ClientMessage::Want { toi, need: both },
+            _ => ClientMessage::Unicast { toi, need: first },
+        };
+        assert!(asked.contains(&expected), "{damage}: {asked:?}");
     }
-    assert!(client.drops().of(DropReason::Damaging) >= u64::from(8 * 9 * most));
+    assert!(client.drops().of(DropReason::Damaging) >= 18 * 20);
+    // The server does not say which symbols of the other block are its own, as one of an earlier
+    // release.
+    let announcement =
+        Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
+    let announce = ServerMessage::Announce {
+        starts_in: Duration::ZERO,
+        nak_spread: Duration::ZERO,
+        announcements: vec![announcement],
+    };
+    tell_client(&mut client, now, &announce);
+    let now = now + Duration::from_secs(3);
+    client.handle_timeout(now);
+    for esi in 0..19 {
+        hear(&mut client, now, (toi, 1), (1, esi));
+    }
+    assert_eq!(client.progress(toi), Some((0, 2)));
+    let content = vec![7; 20 * usize::from(SYMBOL)].into();
+    let block = BlockId { toi, sbn: 0 };
+    said(&mut client, now);
+    client.handle_command(now, ReceiverCommand::UnicastBlock { block, content }).unwrap();
+    let rest = Need::Symbols(vec![NeedRun { first_block: 1, blocks: 1, symbols: 1 }]);
+    assert_eq!(said(&mut client, now), [ClientMessage::Want { toi, need: rest }]);
+}
+
+#[test]
+fn wrong_symbols_cost_nothing_but_themselves_once_the_server_has_told_their_digests() {
+    for seed in 0..3 {
+        let mut sent = [0, 0];
+        for (forger, sent) in [None, Some(0)].into_iter().zip(&mut sent) {
+            let mut world = World::new(config(), objects(1, 2_000), seed);
+            world.forger = forger;
+            for _ in 0..4 {
+                world.add_client(&[1], 0.05);
+            }
+            let reasons = [
+                DropReason::WrongSymbol,
+                DropReason::Unverified,
+                DropReason::Contradicting,
+                DropReason::OutsideItem,
+            ];
+            reasons.into_iter().for_each(|reason| world.may_drop(reason));
+            assert!(world.run(Duration::from_mins(5)), "seed {seed}");
+            (0..4).for_each(|client| world.assert_has(client, &[1]));
+            *sent = world.sent_packets;
+        }
+        let [calm, attacked] = sent;
+        assert!(attacked * 100 < calm * 110, "seed {seed}: {attacked} packets instead of {calm}");
+    }
+}
+
+#[test]
+fn a_server_that_tells_no_digests_is_done_without() {
+    let mut world = World::new(config(), objects(1, 400), 1);
+    world.mute = true;
+    let client = world.add_client(&[1], 0.05);
+    let reasons = [DropReason::Unverified, DropReason::Contradicting, DropReason::WrongSymbol];
+    reasons.into_iter().for_each(|reason| world.may_drop(reason));
+    // Two symbols of one number, once.
+    world.run_for(Duration::from_millis(200));
+    let forged = packet_of((Toi(1), 1), (11, 3));
+    let now = world.now;
+    for payload in [&forged, &packet_with((Toi(1), 1), (11, 3), 8)] {
+        let by = Address::Channel(channel());
+        let datagram = Datagram { by, hop_limit: None, payload };
+        world.receivers[client].engine.handle_datagram(now, datagram);
+    }
+    world.drain(client + 1);
+    let asks = |world: &World| {
+        let events = world.source_events.iter();
+        events.filter(|event| matches!(event, SourceEvent::SymbolDigests { .. })).count()
+    };
+    assert!(world.reaches(MINUTE, |world| world.receivers[0].engine.outstanding() == 0));
+    assert!(asks(&world) > 0);
 }

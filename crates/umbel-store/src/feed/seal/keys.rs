@@ -7,6 +7,7 @@ use curve25519_dalek::MontgomeryPoint;
 use umbel_engine::seal::Cipher;
 use umbel_wire::Tsi;
 use umbel_wire::feed::{HINT_LEN, SealedHead, WRAPPED_LEN, WrappedKey};
+use zeroize::Zeroize;
 
 use super::OpenError;
 use super::symbols::FeedKey;
@@ -58,9 +59,16 @@ fn bytes_of(digits: &str) -> Result<[u8; 32], KeyError> {
     bytes.ok().and_then(|bytes| bytes.try_into().ok()).ok_or(KeyError::Form)
 }
 
-/// A secret key: 32 random bytes. In files it is 64 hexadecimal digits.
+/// A secret key: 32 random bytes, which are wiped when it is dropped. In files it is 64 hexadecimal
+/// digits.
 #[derive(Clone)]
 pub struct SecretKey(pub [u8; 32]);
+
+impl Drop for SecretKey {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl SecretKey {
     /// Returns the public key of this secret key.

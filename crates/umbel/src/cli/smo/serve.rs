@@ -14,7 +14,7 @@ use umbel_engine::units::{ByteCount, Rate};
 use umbel_net::session::Identity;
 use umbel_net::session::identity::FILE_NAME;
 
-use super::super::credentials::load_identity;
+use super::super::credentials::{load_identity, refuse_served};
 use super::super::duration::parse_duration;
 use super::super::output::{Output, plain};
 use super::super::rate::parse_rate;
@@ -115,18 +115,6 @@ impl TlsArgs {
         refuse_served(Some(&state_dir.join(FILE_NAME)), served)?;
         Ok(Some(Arc::new(identity)))
     }
-}
-
-/// Refuses a key that everybody could download.
-fn refuse_served(key: Option<&Path>, served: &Path) -> anyhow::Result<()> {
-    let (Some(key), Ok(served)) = (key, served.canonicalize()) else { return Ok(()) };
-    if key.canonicalize().is_ok_and(|found| found.starts_with(&served)) {
-        anyhow::bail!(
-            "the key {} lies in the directory that is served: keep it elsewhere",
-            key.display()
-        );
-    }
-    Ok(())
 }
 
 /// How answers of HTTP form groups; relays share it.

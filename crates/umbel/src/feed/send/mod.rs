@@ -13,6 +13,7 @@
 
 mod content;
 pub(crate) mod host;
+mod version;
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -45,6 +46,7 @@ use crate::directory::Announcer;
 use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Wiring, channel, packet_len, random};
+pub(crate) use version::FILE_NAME as SENT_VERSION;
 
 /// Content to send.
 #[derive(Debug)]
@@ -280,7 +282,7 @@ pub fn send(
     let family = channel::choose_family(&interface, options.family, options.group)?;
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
-    let version = since_1970().as_millis() as u64;
+    let version = version::next(&state_dir, since_1970().as_millis() as u64)?;
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);

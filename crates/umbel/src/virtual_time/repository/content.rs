@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rand_core::Rng as _;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
-use umbel_fec::{Code, Partition};
+use umbel_fec::{Code, FecError, Partition};
 use umbel_sim::random::below;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Oti, Scheme, Toi};
@@ -80,6 +80,33 @@ impl Catalog {
         Some(content.slice(range.start as usize..range.end as usize))
     }
 
+    /// Returns those of these encoding symbols of a block that there are, with their numbers.
+    pub(super) fn symbols(
+        &self,
+        block: BlockId,
+        esis: Range<u32>,
+    ) -> impl Iterator<Item = (u32, Bytes)> {
+        let info = self.info(block.toi).into_iter();
+        info.flat_map(move |info| {
+            esis.clone().map_while(move |esi| Some((esi, self.encode(info, block.sbn, esi).ok()?)))
+        })
+    }
+
+    fn encode(&self, info: &ItemInfo, sbn: u32, esi: u32) -> Result<Bytes, FecError> {
+        let cut = Partition::new(&info.oti)?;
+        let (k, len) = (cut.block_symbols(sbn), usize::from(SYMBOL));
+        let content = self.block(info.toi, sbn).unwrap_or_default();
+        if esi < k {
+            let start = esi as usize * len;
+            return Ok(content.slice(start..content.len().min(start + len)));
+        }
+        let mut padded = content.to_vec();
+        padded.resize(k as usize * len, 0);
+        let mut symbol = vec![0; len];
+        Code::new(info.oti.scheme).encode(k, len, &padded, esi..esi + 1, &mut symbol)?;
+        Ok(symbol.into())
+    }
+
     /// Returns the digests of an item's blocks.
     pub(super) fn block_digests(&self, toi: Toi) -> Vec<Digest> {
         let blocks = self.info(toi).and_then(|info| Partition::new(&info.oti).ok());
@@ -127,20 +154,8 @@ impl SymbolSource for Symbols {
         let Some(info) = self.catalog.info(block.toi) else {
             return Load::Gone("there is no such item".to_owned());
         };
-        let Ok(cut) = Partition::new(&info.oti) else {
-            return Load::Gone("it cannot be cut".to_owned());
-        };
-        let (k, len) = (cut.block_symbols(block.sbn), usize::from(SYMBOL));
-        let content = self.catalog.block(block.toi, block.sbn).unwrap_or_default();
-        if esi < k {
-            let start = esi as usize * len;
-            return Load::Ready(content.slice(start..content.len().min(start + len)));
-        }
-        let mut padded = content.to_vec();
-        padded.resize(k as usize * len, 0);
-        let mut symbol = vec![0; len];
-        match Code::new(info.oti.scheme).encode(k, len, &padded, esi..esi + 1, &mut symbol) {
-            Ok(()) => Load::Ready(symbol.into()),
+        match self.catalog.encode(info, block.sbn, esi) {
+            Ok(symbol) => Load::Ready(symbol),
             Err(error) => Load::Gone(error.to_string()),
         }
     }

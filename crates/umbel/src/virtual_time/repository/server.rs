@@ -8,7 +8,10 @@ use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::chance::generator;
 use umbel_engine::host::SessionNews;
-use umbel_engine::repository::{ControlConfig, SealConfig, Source, SourceCommand, SourceConfig};
+use umbel_engine::repository::{
+    ControlConfig, SealConfig, Source, SourceCommand, SourceConfig, symbol_digest,
+};
+use umbel_engine::symbols::BlockId;
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, SessionId};
 use umbel_fec::Partition;
@@ -101,6 +104,14 @@ impl Staff for Desk {
                 let digests = self.catalog.block_digests(toi);
                 let (first_block, more) = (0, false);
                 self.answer(SourceCommand::Digests { session, toi, first_block, digests, more });
+            }
+            Question::SymbolDigests { session, toi, key, symbols } => {
+                let block = BlockId { toi, sbn: symbols.block };
+                let first_esi = symbols.first_esi;
+                let esis = first_esi..first_esi + symbols.count;
+                let digest = |(esi, symbol): (u32, Bytes)| symbol_digest(&key, block, esi, &symbol);
+                let digests = self.catalog.symbols(block, esis).map(digest).collect();
+                self.answer(SourceCommand::SymbolDigests { session, block, first_esi, digests });
             }
             Question::Rescan => {}
         }
