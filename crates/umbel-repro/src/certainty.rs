@@ -54,7 +54,7 @@ impl<E: Experiment> Design<E> {
     ) -> Vec<Row> {
         let mut all = rows(outcomes);
         self.tell_doubts(outcomes, &mut all, &rows);
-        let few = self.take(outcomes, |_, runs| runs.len() < MIN_SEEDS * self.runs_per_seed);
+        let few = take(outcomes, |_, runs| runs.len() < MIN_SEEDS * self.runs_per_seed);
         let without_few = rows(outcomes);
         let most = outcomes.values().map(Vec::len).max().unwrap_or(0);
         let least = outcomes.values().map(Vec::len).min().unwrap_or(0);
@@ -77,17 +77,6 @@ impl<E: Experiment> Design<E> {
         all
     }
 
-    /// Takes those experiments from the outcomes of which this is true.
-    fn take(
-        &self,
-        outcomes: &mut Outcomes<E>,
-        is_meant: impl Fn(&E, &[E::Outcome]) -> bool,
-    ) -> Outcomes<E> {
-        let meant = outcomes.iter().filter(|(experiment, runs)| is_meant(experiment, runs));
-        let meant: Vec<E> = meant.map(|(experiment, _)| experiment.clone()).collect();
-        meant.into_iter().filter_map(|experiment| outcomes.remove_entry(&experiment)).collect()
-    }
-
     /// Tells in each row why its number may be another, if it rests on such experiments.
     fn tell_doubts(
         &self,
@@ -98,8 +87,8 @@ impl<E: Experiment> Design<E> {
         let doubts =
             outcomes.iter().filter_map(|(experiment, runs)| (self.doubt)(experiment, runs));
         for doubt in doubts.collect::<BTreeSet<&str>>() {
-            let taken = self
-                .take(outcomes, |experiment, runs| (self.doubt)(experiment, runs) == Some(doubt));
+            let taken =
+                take(outcomes, |experiment, runs| (self.doubt)(experiment, runs) == Some(doubt));
             let without = rows(outcomes);
             outcomes.extend(taken);
             for (n, row) in all.iter_mut().enumerate() {
@@ -121,11 +110,21 @@ impl<E: Experiment> Design<E> {
         group: u32,
         rows: impl Fn(&Outcomes<E>) -> Vec<Row>,
     ) -> Vec<Row> {
-        let taken = self.take(outcomes, |experiment, _| (self.group)(experiment) == Some(group));
+        let taken = take(outcomes, |experiment, _| (self.group)(experiment) == Some(group));
         let computed = rows(outcomes);
         outcomes.extend(taken);
         computed
     }
+}
+
+/// Takes those experiments from the outcomes of which this is true.
+fn take<E: Experiment>(
+    outcomes: &mut Outcomes<E>,
+    is_meant: impl Fn(&E, &[E::Outcome]) -> bool,
+) -> Outcomes<E> {
+    let meant = outcomes.iter().filter(|(experiment, runs)| is_meant(experiment, runs));
+    let meant: Vec<E> = meant.map(|(experiment, _)| experiment.clone()).collect();
+    meant.into_iter().filter_map(|experiment| outcomes.remove_entry(&experiment)).collect()
 }
 
 /// Computes rows without one of the seeds.

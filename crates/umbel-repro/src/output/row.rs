@@ -228,7 +228,7 @@ impl Row {
 impl Kind {
     /// Returns what a text with these bounds claims.
     fn of(low: f64, high: f64) -> Kind {
-        if low.is_infinite() != high.is_infinite() { Kind::Order } else { Kind::Near }
+        if low.is_infinite() ^ high.is_infinite() { Kind::Order } else { Kind::Near }
     }
 
     /// Returns the probability that a number lies above the interval that decides.

@@ -467,3 +467,18 @@ fn verdicts_are_corrected_for_their_number() {
     let page = html::page(&report);
     assert!(page.contains("3 of the 3 estimated numbers that are ok stay so"), "{page}");
 }
+
+#[test]
+fn reported_ranges_are_bands_and_points_that_have_not_settled_are_hollow() {
+    let mut figures = vec![figure(vec![series("R(10)", &[(0.0, 1.0, 0.1), (2.0, 3.0, 0.1)])])];
+    let row = row(1.0, 0.0, 2.0).along("", "R(10)", (4.0, 5.0));
+    mark(&mut figures, &[row]);
+    figures[0].panels[0].hollow.push(("R(10)".to_owned(), 2.0));
+    let plot = svg::document(&figures[0]);
+    roxmltree::Document::parse(&plot).unwrap();
+    // Each has a sign in the legend.
+    assert_eq!((count(&plot, "class=\"band\""), count(&plot, "class=\"open\"")), (2, 2), "{plot}");
+    assert!(plot.contains("reported range") && plot.contains("not settled"));
+    let table = csv::figure(&figures[0]);
+    assert!(table.contains("R(10) (reported),NaN,4,NaN\nR(10) (reported),NaN,5,NaN\n"), "{table}");
+}

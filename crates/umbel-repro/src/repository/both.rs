@@ -81,9 +81,10 @@ pub(super) fn section(base: &Base, plans: &[Plan], outcomes: &mut Outcomes<Point
     let cells = |(fitted, prompt): (&Row, &Row)| {
         let told = |row: &Row| {
             let (least, greatest) = row.interval();
-            let interval = match least.is_nan() {
-                true => "too few runs".to_owned(),
-                false => format!("{least:.0} to {greatest:.0}"),
+            let interval = if least.is_nan() {
+                "too few runs".to_owned()
+            } else {
+                format!("{least:.0} to {greatest:.0}")
             };
             [format!("{:.0}", row.measured), interval, row.verdict().to_string()]
         };
