@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::{MIN_MSS, Source, SourceEvent};
 use crate::Instant;
@@ -239,7 +239,7 @@ impl Source {
             mss: Some(self.config.mss),
             window_scale: opened.shift.map(|_| 0),
             sack_permitted: opened.has_sack,
-            membership: Some(port),
+            membership: Some(Membership::Port(port)),
             ..Options::default()
         };
         let seq = self.base.plus(opened.at as u32).minus(1);

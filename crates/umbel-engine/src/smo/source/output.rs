@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use bytes::Bytes;
-use umbel_wire::tcp::{Flags, Head, Options, Seq};
+use rand_core::Rng as _;
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 
 use super::{ROOM_SHARE, Source};
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
@@ -256,7 +257,7 @@ impl Source {
             _ => 0,
         };
         let mut head = self.head_to(slot, position, Flags::default());
-        head.options.membership = Some(membership);
+        head.options.membership = Some(Membership::Port(membership));
         self.stats.control += 1;
         self.push(buf, &head, Bytes::new());
     }

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::network::{PORT, content};
 use crate::chance::generator;
@@ -169,7 +169,9 @@ impl Script {
             if head.window != u16::MAX && !head.flags.has(Flags::RST) {
                 parts.push(format!("win {}", head.window));
             }
-            parts.extend(head.options.membership.map(|port| format!("member {port}")));
+            if let Some(Membership::Port(port)) = head.options.membership {
+                parts.push(format!("member {port}"));
+            }
             self.output.push_back(parts.join(" "));
         }
         for event in testing::events(&mut *self.source) {
