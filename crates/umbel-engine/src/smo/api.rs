@@ -141,6 +141,13 @@ pub enum SourceEvent {
         /// Address of the receiver.
         peer: SocketAddr,
         /// Position at which it begins to receive.
+    /// It acknowledged what was never sent to it
+    /// ([`SourceConfig::skip_every`](super::SourceConfig::skip_every)).
+    Optimistic,
+    /// It has everything, but did not finish its side in time
+    /// ([`SourceConfig::fin_wait`](super::SourceConfig::fin_wait)). It is not sent RST, which could
+    /// cost its application what that has not read yet.
+    Lingered,
         at: u64,
     },
     /// A child sent the next bytes in order. They count for its window until they are
@@ -174,7 +181,7 @@ pub enum SourceEvent {
         /// The child.
         child: ChildId,
     },
-    /// A connection ended before its time. It was sent RST, unless it sent one.
+    /// A connection ended before its time. It was sent RST, unless it sent one or lingered.
     Removed {
         /// The child.
         child: ChildId,

@@ -103,6 +103,8 @@ pub(super) struct Child {
     /// Whether it is to be told its membership, in an ACK of its own.
     pub(super) membership_due: bool,
     pub(super) is_queued: bool,
+    /// When it had acknowledged the source's FIN.
+    pub(super) fin_acked: Option<Instant>,
     /// Its place among the idle children of its master, if it waits for data.
     pub(super) idle_at: Option<u32>,
     pub(super) was_full: bool,
@@ -170,6 +172,7 @@ impl Child {
             timeouts: 0,
         }
     }
+            fin_acked: None,
 
     /// Returns the state of the connection [RFC 9293 §3.3.2].
     pub(super) fn state(&self, view: &View) -> State {
@@ -440,7 +443,9 @@ impl Child {
         let quiet = self.heard_at
             + config.keep_alive
             + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
-        [self.rto_at, self.probe_at, self.hole_at()].into_iter().flatten().fold(quiet, Instant::min)
+        let lingered = self.fin_acked.map(|at| at + config.fin_wait);
+        let timers = [self.rto_at, self.probe_at, self.hole_at(), lingered];
+        timers.into_iter().flatten().fold(quiet, Instant::min)
     }
 
     /// Returns when the retransmission of the first hole counts as lost. Its receiver acknowledges

@@ -155,6 +155,9 @@ impl SourceConfig {
     pub fn new(port: u16, channel: Channel) -> SourceConfig {
         SourceConfig {
             port,
+    /// Time for which a receiver may leave its side open after it has acknowledged the source's
+    /// FIN: that of FIN-WAIT-2, which [RFC 9293 §3.6] leaves open. Default 60 s.
+    pub fin_wait: Duration,
             channel,
             join: Join::default(),
             mss: if channel.group.is_ipv6() { 1440 } else { 1460 },
@@ -181,3 +184,4 @@ impl SourceConfig {
         }
     }
 }
+            fin_wait: Duration::from_mins(1),

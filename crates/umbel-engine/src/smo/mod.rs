@@ -73,8 +73,13 @@
 //!                       ACK of FIN  │                  ▼  │ ACK of FIN
 //!                                   │              FinWait2▼
 //!                                   ▼  FIN / ACK       │ (closed)
-//!                                TimeWait ◀────────────┘
+//!                                TimeWait ◀────────────┤
+//!                                                      ▼ too long without FIN
+//!                                                 (forgotten)
 //! ```
+//!
+//! [RFC 9293 §3.6] sets FIN-WAIT-2 no time. Here it has [`SourceConfig::fin_wait`], whatever comes
+//! meanwhile, so that nobody holds a slot of the table for ever.
 //!
 //! FIN has a position: it follows the last byte of the stream. The FIN of a master is multicast
 //! with its last segment.

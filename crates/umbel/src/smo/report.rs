@@ -240,3 +240,5 @@ impl RateMeter {
         self.rate_bits_per_s
     }
 }
+        CloseReason::Optimistic => "it acknowledged what it was not sent",
+        CloseReason::Lingered => "it has everything, but did not close its side",

@@ -112,3 +112,7 @@ impl Source {
         None
     }
 }
+        let fin_wait = self.config.fin_wait;
+        if child.fin_acked.is_some_and(|at| is_over(at, fin_wait)) {
+            return Some(CloseReason::Lingered);
+        }

@@ -239,6 +239,8 @@ impl Source {
     }
 
     fn child(&self, id: ChildId) -> Option<&Child> {
+            since: child.established,
+            received: (child.una - child.began_at).saturating_sub(child.fin_acked.is_some().into()),
         self.children[*self.ids.get(&id)? as usize].as_deref()
     }
 
@@ -391,6 +393,7 @@ impl Source {
 
     /// Ends a master that was finished and that nobody waits for.
     fn check_drained(&mut self, place: u32) {
+        child.fin_acked.get_or_insert(now);
         let Some(master) = self.master(place) else { return };
         let is_sent = master.nxt >= master.buffer.end_with_fin() || master.len() == 0;
         if master.buffer.is_finished() && master.len() == 0 && is_sent {
@@ -424,7 +427,7 @@ impl Source {
         // challenged [RFC 5961 §3]. Where data was lost, that is SND.UNA.
         let seqs = [child.una, view.sent.max(child.una)];
         let ack = child.inbox.next();
-        if reason != CloseReason::Reset {
+        if !matches!(reason, CloseReason::Reset | CloseReason::Lingered) {
             for (n, position) in seqs.into_iter().enumerate() {
                 if n == 0 || position != seqs[0] {
                     let seq = base.plus(position as u32);

@@ -126,6 +126,100 @@ fn both_sides_finish_the_source_first() {
 }
 
 #[test]
+fn who_does_not_finish_its_side_is_forgotten_without_a_reset() {
+    run(
+        |config| config.keep_alive = Duration::from_secs(20),
+        &[
+            OPEN,
+            "
+            finish
+            * FP. 0
+            + 10
+            < . 1 ack 1
+            ! Drained
+            + 20000
+            > . 0 ack 1
+            < . 1 ack 1
+            + 20000
+            > . 0 ack 1
+            < P. 1 len 3 ack 1
+            > . 1 ack 4 win 65532 member 0
+            ! Received 3
+            + 19999
+            + 1
+            ! Removed Lingered
+            < . 4 ack 1
+            > R 1
+            ",
+        ]
+        .concat(),
+        "NoConnection 1",
+    );
+}
+
+#[test]
+fn a_syn_into_time_wait_opens_anew_if_its_number_is_new() {
+    after_open(
+        "
+        finish
+        * FP. 0
+        < F. 1 ack 1
+        > . 1 ack 2
+        ! ReceivedEnd
+        ! Drained
+        ! Closed
+        < S 1 mss 1000
+        > . 1 ack 2
+        < S 2 mss 1000
+        > . 1 ack 2
+        < R 2
+        < S 500 mss 1000
+        > R. 1501 ack 501
+        ",
+        "OverLimit 1",
+    );
+    run(
+        |config| config.join = crate::smo::Join::Asked,
+        "
+        < S 0 mss 1000
+        > S. -1 ack 1 member 0
+        < . 1 ack 0
+        ! Connected
+        shut
+        > FP. 0 ack 1
+        < F. 1 ack 1
+        > . 1 ack 2
+        ! ReceivedEnd
+        ! Closed
+        < S 500 mss 1000
+        > S. -1 ack 501 member 0
+        < . 501 ack 0
+        ! Connected
+        ",
+        "",
+    );
+}
+
+#[test]
+fn malformed_options_are_counted_and_change_nothing() {
+    after_open(
+        "
+        write 1000
+        * P. 0 len 1000
+        < . 1 ack 1000 raw 0200ffff
+        < . 1 ack 1000 raw 0203ffff
+        < . 1 ack 1000 raw 05060102
+        < . 1 ack 1000 raw 09ff0000
+        < . 1 ack 1000 raw 0101fd01
+        < . 1 ack 1000 raw 00ffffff
+        < S 9 raw 02050102
+        ",
+        "Malformed 6",
+    );
+    run(|_| {}, "< S 0 raw 0202ffff\n< S 0 raw 03020000", "Malformed 2");
+}
+
+#[test]
 fn both_sides_finish_the_receiver_first() {
     after_open(
         "

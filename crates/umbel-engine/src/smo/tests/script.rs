@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `< S 0 win 9000 mss 1000 sack` | A segment of the client: flags, sequence number, options |
 //! | `< P. 1 len 5 ack 100 blocks 200-300` | Payload, acknowledgement, SACK blocks |
+//! | `< . 1 ack 0 raw 02030000` | Bytes of options as they are, in hexadecimal |
 //! | `> S. -1 ack 1` | The next segment to the client |
 //! | `* . 0 len 1000` | The next multicast segment |
 //! | `! Connected` | The next event |
@@ -61,6 +62,13 @@ pub(super) fn run(change: impl FnOnce(&mut SourceConfig), script: &str, drops: &
 
 fn number(word: Option<&str>) -> i64 {
     word.expect("a number follows").parse().unwrap()
+}
+
+/// Returns the bytes that hexadecimal digits say, whole words of 32 bits.
+fn bytes_of(digits: &str) -> Vec<u8> {
+    assert_eq!(digits.len() % 8, 0, "{digits}");
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
 impl Script {
@@ -130,7 +138,7 @@ impl Script {
             window: u16::MAX,
             ..Head::default()
         };
-        let mut payload = Vec::new();
+        let (mut payload, mut raw) = (Vec::new(), Vec::new());
         let options: &mut Options = &mut head.options;
         while let Some(word) = words.next() {
             match word {
@@ -145,6 +153,7 @@ impl Script {
                     let at = |n: &str| self.base.plus(n.parse().unwrap());
                     options.sack.push(at(left), at(right));
                 }
+                "raw" => raw = bytes_of(words.next().unwrap()),
                 _ => panic!("{word}"),
             }
         }
@@ -155,6 +164,9 @@ impl Script {
     }
 
     fn drain(&mut self) {
+        bytes.extend(&raw);
+        // The length of the header, in words of 32 bits.
+        bytes[12] += (raw.len() as u8 / 4) << 4;
         for (to, bytes) in testing::sent(&mut *self.source, self.now) {
             let Segment { head, payload } = Segment::parse(&bytes).unwrap();
             let is_multicast = matches!(to, Address::Channel(_));
