@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use umbel_wire::tcp::{Head, Seq};
 
-use super::api::{ChildId, State};
+use super::api::{ChildId, State, Traffic};
 use super::buffer::Buffer;
 use super::config::SourceConfig;
 use super::congestion::Window;
@@ -17,6 +17,7 @@ use super::peer_window::PeerWindow;
 use super::resent::Resent;
 use super::rtt::Rtt;
 use super::scoreboard::{Kind, Scoreboard};
+use super::skips::Skips;
 use super::view::View;
 use crate::Instant;
 
@@ -46,6 +47,8 @@ pub(super) enum Acknowledged {
     Valid,
     /// It is about what was never sent.
     FarAhead,
+    /// It is about what was left out on purpose.
+    Optimistic,
     /// It is older than any that can be under way.
     Old,
 }
@@ -64,6 +67,8 @@ pub(super) struct Child {
     pub(super) peer: SocketAddr,
     pub(super) served: Served,
     pub(super) established: Instant,
+    /// Position at which it began.
+    pub(super) began_at: u64,
 
     /// First position that is not acknowledged: `SND.UNA`.
     pub(super) una: u64,
@@ -78,6 +83,7 @@ pub(super) struct Child {
     pub(super) window: Window,
     pub(super) rtt: Rtt,
     pub(super) board: Scoreboard,
+    pub(super) skips: Skips,
     resent: Resent,
     timed: Option<Timed>,
     /// Whether the recovery began with a probe, so that it is not known yet whether anything was
@@ -97,19 +103,20 @@ pub(super) struct Child {
     pub(super) inbox: Inbox,
     /// Whether it finished before the source did.
     pub(super) finished_first: bool,
+    /// When it had acknowledged the source's FIN.
+    pub(super) fin_acked: Option<Instant>,
 
     pub(super) ack_due: bool,
     pub(super) probe_due: bool,
     /// Whether it is to be told its membership, in an ACK of its own.
     pub(super) membership_due: bool,
     pub(super) is_queued: bool,
-    /// When it had acknowledged the source's FIN.
-    pub(super) fin_acked: Option<Instant>,
     /// Its place among the idle children of its master, if it waits for data.
     pub(super) idle_at: Option<u32>,
     pub(super) was_full: bool,
 
     pub(super) unicast_bytes: u64,
+    pub(super) unicast_again: Traffic,
     pub(super) loss_events: u64,
     pub(super) timeouts: u64,
 }
@@ -125,6 +132,8 @@ pub(super) struct Opening {
     pub(super) shift: u8,
     pub(super) has_sack: bool,
     pub(super) rtt: Option<Duration>,
+    /// Segments until one is left out.
+    pub(super) skip: u32,
 }
 
 impl Child {
@@ -138,6 +147,7 @@ impl Child {
             peer: opening.peer,
             served: Served::Alone(None),
             established: now,
+            began_at: opening.at,
             una: opening.at,
             nxt: opening.at,
             own_end: None,
@@ -149,6 +159,7 @@ impl Child {
             window: Window::new(config.congestion, mss.into(), config.initial_window),
             rtt,
             board: Scoreboard::default(),
+            skips: Skips::new(opening.skip),
             resent: Resent::new(opening.at),
             timed: None,
             is_probing: false,
@@ -161,6 +172,7 @@ impl Child {
             challenged: Instant::EPOCH,
             inbox: Inbox::new(opening.irs.plus(1)),
             finished_first: false,
+            fin_acked: None,
             ack_due: false,
             probe_due: false,
             membership_due: false,
@@ -168,11 +180,11 @@ impl Child {
             idle_at: None,
             was_full: false,
             unicast_bytes: 0,
+            unicast_again: Traffic::default(),
             loss_events: 0,
             timeouts: 0,
         }
     }
-            fin_acked: None,
 
     /// Returns the state of the connection [RFC 9293 §3.3.2].
     pub(super) fn state(&self, view: &View) -> State {
@@ -228,6 +240,13 @@ impl Child {
         if ack > view.ackable {
             return Acknowledged::FarAhead;
         }
+        if self.claims_left_out(base, head, ack, view) {
+            if !self.may_hear_master() {
+                return Acknowledged::Optimistic;
+            }
+            // Multicast reaches it, or it wants none of the unicast.
+            self.on_heard(view);
+        }
         if ack < self.una {
             return if self.permits.is_old(self.una - ack) {
                 Acknowledged::Old
@@ -256,6 +275,7 @@ impl Child {
         } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
+        self.fill_skip(view);
         // What left after the first hole was sent again has arrived; the hole has not. The
         // retransmission was lost, too [RFC 8985 §6.2].
         if news
@@ -272,15 +292,61 @@ impl Child {
             self.board.lose_to(old);
         }
         if news && std::mem::take(&mut self.is_probing) {
-            self.on_loss(in_use);
+            self.on_loss(in_use, view);
         }
         if (news || ack == before)
             && !self.board.is_clean()
             && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
         {
-            self.on_loss(view.sent.saturating_sub(self.una));
+            self.on_loss(view.sent.saturating_sub(self.una), view);
         }
         Acknowledged::Valid
+    }
+
+    /// Returns whether an acknowledgement, or one of its blocks, is about what was left out.
+    fn claims_left_out(&self, base: Seq, head: &Head, ack: u64, view: &View) -> bool {
+        let blocks = if self.has_sack { head.options.sack.as_slice() } else { &[] };
+        let blocks = blocks.iter().filter_map(|(left, right)| {
+            Some(self.position(base, *left)?..self.position(base, *right)?)
+        });
+        let mut blocks = blocks.filter(|block| block.end <= view.ackable);
+        self.skips.touches(&(self.una..ack)) || blocks.any(|block| self.skips.touches(&block))
+    }
+
+    /// Begins to send what was left out, once its receiver has reported that what is behind it
+    /// came. It is no loss.
+    fn fill_skip(&mut self, view: &View) {
+        if self.board.is_clean() || self.board.recovery().is_some() {
+            return;
+        }
+        if let Some(end) = self.skips.fill(self.una) {
+            self.board.begin(Kind::Fast, self.una, view.sent.max(end), end);
+        }
+    }
+
+    /// Leaves out a new run, and the next after `countdown` segments more.
+    pub(super) fn leave_out(&mut self, now: Instant, run: Range<u64>, countdown: u32) {
+        if self.una == self.nxt {
+            self.progress = now;
+        }
+        self.nxt = run.end;
+        self.timed = None;
+        self.skips.leave_out(run, countdown);
+    }
+
+    /// Returns whether a new run may be left out: its receiver will report it, as it is permitted
+    /// to be sent more, and there is more.
+    pub(super) fn may_leave_out(&self, run: &Range<u64>, view: &View) -> bool {
+        let mss = u64::from(self.mss);
+        let allowed = self.edge(view).min(self.permitted_to());
+        let is_followed = allowed >= self.una + 2 * mss && view.available >= run.end + 3 * mss;
+        let is_whole = run.end - run.start == mss;
+        self.skips.is_due() && self.board.is_clean() && is_whole && is_followed
+    }
+
+    /// Returns whether multicast may reach it.
+    fn may_hear_master(&self) -> bool {
+        self.hearing.may_hear && matches!(self.served, Served::Master(..))
     }
 
     /// Returns whether blocks had news, and the highest position of them.
@@ -302,8 +368,7 @@ impl Child {
                 // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too,
                 // unless it was sent again, or received before the child became deaf.
                 let is_news = left >= self.resent.end().max(self.hearing.deaf_from);
-                let may_hear = self.hearing.may_hear && matches!(self.served, Served::Master(..));
-                if is_news && may_hear && !self.hearing.hears {
+                if is_news && self.may_hear_master() && !self.hearing.hears {
                     self.on_heard(view);
                 }
                 continue;
@@ -317,9 +382,9 @@ impl Child {
     /// Notes that it received what was only multicast.
     fn on_heard(&mut self, view: &View) {
         self.hearing.on_heard();
-        if !self.hearing.hears && self.hearing.may_hear && matches!(self.served, Served::Master(..))
-        {
+        if !self.hearing.hears && self.may_hear_master() {
             self.hearing.hears = true;
+            self.skips.forget();
             // All that was multicast until now may be lost to it.
             self.resent.begin(self.nxt.max(self.una));
             self.nxt = view.ackable;
@@ -370,10 +435,10 @@ impl Child {
                 // The answer to what was sent first: nothing was lost.
                 self.board.cancel();
             } else {
-                self.on_loss(in_use);
+                self.on_loss(in_use, view);
             }
         }
-        let kind = self.board.recovery();
+        let recovers = self.board.recovery() == Some(Kind::Fast) && !self.skips.is_filling();
         let arrived = match log.filter(|_| self.hearing.hears) {
             Some(log) => self.resent.hole().map_or(0, |at| log.sent_until(at)),
             None => view.sent,
@@ -385,21 +450,29 @@ impl Child {
         self.rtt.on_progress();
         if self.board.on_progress(ack, self.has_sack, self.mss.into(), arrived) {
             self.wanted = 0;
+            self.skips.on_filled();
             if self.hearing.on_recovery() {
                 self.become_deaf(view.sent);
             }
         }
-        if kind != Some(Kind::Fast) {
+        if !recovers {
             self.window.on_ack(now, acked, in_use, self.rtt.smoothed());
         }
         self.rto_at = None;
         self.probe_at = None;
     }
 
-    fn on_loss(&mut self, flight: u64) {
-        self.window.on_loss(flight);
+    fn on_loss(&mut self, flight: u64, view: &View) {
+        self.window.on_loss(self.own_share(flight, view));
+        self.skips.on_filled();
         self.loss_events += 1;
         self.probe_at = None;
+    }
+
+    /// Returns how much of what is outstanding its window answers for. A group that is not strictly
+    /// fair has more under way: half of that would be no cut at all.
+    fn own_share(&self, flight: u64, view: &View) -> u64 {
+        if view.is_bound { flight } else { flight.min(self.window.bytes()) }
     }
 
     /// Sets the timers for what is outstanding now. Returns whether it waits for data.
@@ -484,11 +557,12 @@ impl Child {
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
     /// What was multicast up to `old` has arrived or is lost, the rest may be under way.
     pub(super) fn on_timeout(&mut self, view: &View, initial: u32, old: u64) {
-        let flight = view.sent.saturating_sub(self.una);
+        let flight = self.own_share(view.sent.saturating_sub(self.una), view);
         let again = self.rtt.backoff() > 0;
         self.timeouts += 1;
         self.rtt.back_off();
         (self.rto_at, self.probe_at, self.timed) = (None, None, None);
+        self.skips.on_filled();
         self.resent.forget();
         if self.hearing.on_timeout() {
             // Nothing of what was multicast reached it since the last time-out.
@@ -511,6 +585,7 @@ impl Child {
     fn become_deaf(&mut self, sent: u64) {
         self.hearing.on_deaf(sent);
         self.nxt = self.una;
+        self.skips.forget();
         self.board.clear();
         self.resent.forget();
         (self.is_probing, self.wanted) = (false, 0);
@@ -588,6 +663,7 @@ impl Child {
 
     /// Notes that new data up to `end` left by unicast.
     pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
+        self.skips.on_segment();
         if self.timed.is_none() && end > self.resent.end() {
             self.timed = Some(Timed { end, at: now });
         }
@@ -617,6 +693,6 @@ mod tests {
 
     #[test]
     fn a_child_takes_less_than_a_kilobyte() {
-        assert!(size_of::<Child>() < 700, "{}", size_of::<Child>());
+        assert!(size_of::<Child>() < 800, "{}", size_of::<Child>());
     }
 }

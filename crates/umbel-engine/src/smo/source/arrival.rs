@@ -36,6 +36,10 @@ impl Source {
         match self.on_child_ack(now, slot, head, len > 0) {
             Acknowledged::Valid => {}
             Acknowledged::FarAhead => return self.challenge(now, slot, DropReason::FarAhead),
+            Acknowledged::Optimistic => {
+                self.drops.count(DropReason::Optimistic);
+                return self.remove(slot, CloseReason::Optimistic);
+            }
             Acknowledged::Old => return self.challenge(now, slot, DropReason::OldAck),
         }
         if len > 0 {

@@ -14,8 +14,8 @@ use rand_core::Rng;
 use umbel_wire::tcp::{Flags, Head, Segment, Seq};
 
 use super::api::{
-    ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
-    SourceStats, Stream,
+    ChildId, ChildReport, CloseReason, MasterId, MasterReport, SourceCommand, SourceCommandError,
+    SourceEvent, SourceStats, Stream,
 };
 use super::child::{Child, Served};
 use super::config::{Join, SourceConfig};
@@ -73,6 +73,10 @@ pub struct Source {
     /// The master whose turn it is to multicast.
     turn: usize,
     pace: Option<Rate>,
+    /// Chooses what is left out.
+    random: Generator,
+    /// Segments that were left out.
+    left_out: u64,
     events: VecDeque<SourceEvent>,
     stats: SourceStats,
     drops: Drops,
@@ -107,6 +111,8 @@ impl Source {
             strays: Limiter::new(STRAYS),
             turn: 0,
             pace: None,
+            random,
+            left_out: 0,
             events: VecDeque::new(),
             stats: SourceStats::default(),
             drops: Drops::default(),
@@ -117,6 +123,12 @@ impl Source {
     /// Returns the source's counters.
     pub fn stats(&self) -> SourceStats {
         self.stats
+    }
+
+    /// Returns the number of segments that were left out on purpose, to be sent a round trip later
+    /// ([`SourceConfig::skip_every`]).
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Returns the discarded input, by reason.
@@ -190,6 +202,20 @@ impl Source {
         Some(self.children[slot as usize].as_ref()?.id)
     }
 
+    /// Returns what each master is at. Costs O(n) in the number of children.
+    pub fn masters(&self) -> impl Iterator<Item = MasterReport> + '_ {
+        self.masters.iter().flatten().map(|master| MasterReport {
+            master: master.id,
+            channel: master.channel,
+            children: master.len(),
+            hearing: master.hearing(),
+            position: master.nxt,
+            rtt: master.rtt(),
+            window: master.window(&self.config),
+            slowest: self.slowest(master.id),
+        })
+    }
+
     /// Returns the accounting of a child.
     pub fn report(&self, child: ChildId) -> Option<ChildReport> {
         self.report_of(*self.ids.get(&child)?)
@@ -201,15 +227,20 @@ impl Source {
     }
 
     fn report_of(&self, slot: u32) -> Option<ChildReport> {
-        let child = self.children[slot as usize].as_ref()?;
+        self.children[slot as usize].as_ref().map(|child| self.report_on(child))
+    }
+
+    fn report_on(&self, child: &Child) -> ChildReport {
         let view = self.view(child);
         let master = match child.served {
             Served::Master(place, _) => self.master(place).map(|master| master.id),
             _ => None,
         };
-        Some(ChildReport {
+        ChildReport {
             child: child.id,
             peer: child.peer,
+            since: child.established,
+            received: (child.una - child.began_at).saturating_sub(child.fin_acked.is_some().into()),
             state: child.state(&view),
             master,
             hears: child.hearing.hears,
@@ -219,10 +250,11 @@ impl Source {
             congestion_window: child.window.bytes(),
             receive_window: child.permits.size(),
             unicast_bytes: child.unicast_bytes,
+            unicast_again: child.unicast_again,
             loss_events: child.loss_events,
             timeouts: child.timeouts,
             received_bytes: child.inbox.total(),
-        })
+        }
     }
 
     fn master_place(&self, id: MasterId) -> Option<u32> {
@@ -239,8 +271,6 @@ impl Source {
     }
 
     fn child(&self, id: ChildId) -> Option<&Child> {
-            since: child.established,
-            received: (child.una - child.began_at).saturating_sub(child.fin_acked.is_some().into()),
         self.children[*self.ids.get(&id)? as usize].as_deref()
     }
 
@@ -363,6 +393,7 @@ impl Source {
         self.leave_master(slot);
         let child = self.at(slot);
         child.served = Served::Done;
+        child.fin_acked.get_or_insert(now);
         child.hearing.on_end();
         child.board.clear();
         (child.rto_at, child.probe_at) = (None, None);
@@ -393,7 +424,6 @@ impl Source {
 
     /// Ends a master that was finished and that nobody waits for.
     fn check_drained(&mut self, place: u32) {
-        child.fin_acked.get_or_insert(now);
         let Some(master) = self.master(place) else { return };
         let is_sent = master.nxt >= master.buffer.end_with_fin() || master.len() == 0;
         if master.buffer.is_finished() && master.len() == 0 && is_sent {
@@ -405,6 +435,7 @@ impl Source {
     /// Ends a connection that both sides have finished.
     fn close(&mut self, now: Instant, slot: u32) {
         let base = self.base;
+        let report = self.account(slot);
         let child = self.at(slot);
         let (id, peer, ack_due) = (child.id, child.peer, child.ack_due);
         let (seq, ack) = (base.plus(child.una as u32), child.inbox.next());
@@ -415,12 +446,12 @@ impl Source {
             self.push_control(peer, self.bare(peer, seq, Some(ack), Flags::ACK));
         }
         self.forget(slot);
-        self.events.push_back(SourceEvent::Closed { child: id });
+        self.events.push_back(SourceEvent::Closed { child: id, report });
     }
 
     /// Ends a connection before its time, with RST.
     fn remove(&mut self, slot: u32, reason: CloseReason) {
-        let base = self.base;
+        let (base, report) = (self.base, self.account(slot));
         let (child, view) = self.seen(slot);
         let (id, peer) = (child.id, child.peer);
         // RST is valid only at the next sequence number that the receiver expects, or it is
@@ -437,7 +468,13 @@ impl Source {
         }
         self.leave_master(slot);
         self.forget(slot);
-        self.events.push_back(SourceEvent::Removed { child: id, reason });
+        self.events.push_back(SourceEvent::Removed { child: id, reason, report });
+    }
+
+    /// Returns the account of a child that is about to end.
+    fn account(&self, slot: u32) -> Box<ChildReport> {
+        let child = self.children[slot as usize].as_ref().expect("slots of the tables are taken");
+        Box::new(self.report_on(child))
     }
 
     fn forget(&mut self, slot: u32) {

@@ -141,8 +141,7 @@ impl Source {
             let Some(part) = Part::of(&master.buffer, &run).filter(|_| run.end > start) else {
                 continue;
             };
-            self.stats.multicast_again.segments += 1;
-            self.stats.multicast_again.bytes += part.bytes.len() as u64;
+            self.stats.multicast_again.add(part.bytes.len() as u64);
             self.push_multicast(buf, channel.port, run.start, part, true);
             return Some(Transmit::control(Address::Channel(channel)));
         }
@@ -155,8 +154,8 @@ impl Source {
             }
             let peer = child.peer;
             if let Some(len) = self.push_to_child(buf, slot, &run) {
-                self.stats.unicast_again.segments += 1;
-                self.stats.unicast_again.bytes += len;
+                self.stats.unicast_again.add(len);
+                self.at(slot).unicast_again.add(len);
                 self.on_repaired(now, slot, &run);
                 self.settle(now, slot);
                 return Some(Transmit::self_clocked(Address::Host(peer)));
@@ -205,7 +204,9 @@ impl Source {
         }
         let len = part.bytes.len() as u64;
         let head = self.head_to(slot, run.start, flags);
-        self.at(slot).unicast_bytes += len;
+        let child = self.at(slot);
+        child.unicast_bytes += len;
+        child.skips.on_sent(run);
         self.push(buf, &head, part.bytes);
         Some(len)
     }
@@ -279,6 +280,10 @@ impl Source {
             if is_last {
                 break;
             }
+            if !again && self.leave_out(now, slot, &run) {
+                continue;
+            }
+            let is_first = !again || self.at(slot).skips.touches(&run);
             let Some(len) = self.push_to_child(buf, slot, &run) else {
                 if self.config.real_time.is_none() {
                     self.remove(slot, CloseReason::TooLate);
@@ -295,12 +300,33 @@ impl Source {
             } else {
                 self.at(slot).on_sent(now, run.end);
             }
-            let traffic =
-                if again { &mut self.stats.unicast_again } else { &mut self.stats.unicast };
-            traffic.segments += 1;
-            traffic.bytes += len;
+            if is_first {
+                self.stats.unicast.add(len);
+            } else {
+                self.stats.unicast_again.add(len);
+                self.at(slot).unicast_again.add(len);
+            }
         }
         self.settle(now, slot);
+    }
+
+    /// Leaves out a new segment, now and then. Returns whether it did.
+    fn leave_out(&mut self, now: Instant, slot: u32, run: &Range<u64>) -> bool {
+        let (child, view) = self.seen(slot);
+        let may = child.may_leave_out(run, &view) && self.config.real_time.is_none();
+        if may && self.config.skip_every > 0 {
+            let countdown = self.draw_skip();
+            self.at(slot).leave_out(now, run.clone(), countdown);
+            self.left_out += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Draws the number of segments until one is left out, so that nobody can foresee it.
+    pub(super) fn draw_skip(&mut self) -> u32 {
+        let every = self.config.skip_every;
+        every / 2 + self.random.next_u32() % every.max(1)
     }
 
     /// Releases what a child that is served alone has acknowledged.
@@ -317,7 +343,7 @@ impl Source {
     }
 
     /// Returns the number of bytes, FIN included, that a master may multicast now.
-    fn sendable(&self, master: &Master) -> u64 {
+    pub(super) fn sendable(&self, master: &Master) -> u64 {
         let all = master.buffer.end_with_fin().saturating_sub(master.nxt);
         let allowed = master.limit(&self.config).saturating_sub(master.nxt);
         let is_idle = master.behind(master.nxt).is_none();
@@ -373,8 +399,7 @@ impl Source {
                 if !buf.is_empty() && !buf.admits(Head::MIN_LEN + payload) {
                     break;
                 }
-                self.stats.multicast.segments += 1;
-                self.stats.multicast.bytes += payload as u64;
+                self.stats.multicast.add(payload as u64);
                 self.push_multicast(buf, port, run.start, part, is_last);
             } else if !buf.is_empty() {
                 break;

@@ -452,6 +452,63 @@ fn an_optimistic_receiver_only_hurts_itself() {
     );
 }
 
+/// A connection that is served alone, of which the first segment is left out.
+const SKIPPED: &str = "
+    < S 0 mss 1000 sack
+    > S. -1 ack 1 member 0
+    + 10
+    < . 1 ack 0
+    ! Connected
+    send 10000
+    > . 1000 len 1000 ack 1
+    > . 2000 len 1000 ack 1
+    > . 3000 len 1000 ack 1
+    + 10
+";
+
+#[track_caller]
+fn after_skip(script: &str, drops: &str) {
+    let change = |config: &mut crate::smo::SourceConfig| {
+        config.join = crate::smo::Join::Asked;
+        (config.skip_every, config.initial_window) = (1, 4);
+    };
+    run(change, &[SKIPPED, script].concat(), drops);
+}
+
+#[test]
+fn who_reports_what_was_left_out_gets_it_and_keeps_its_window() {
+    after_skip(
+        "
+        < . 1 ack 0 blocks 1000-2000
+        > . 0 len 1000 ack 1
+        > . 4000 len 1000 ack 1
+        < . 1 ack 0 blocks 1000-3000
+        > . 5000 len 1000 ack 1
+        < . 1 ack 0 blocks 1000-4000
+        > . 6000 len 1000 ack 1
+        + 10
+        < . 1 ack 4000
+        > . 7000 len 1000 ack 1
+        > . 8000 len 1000 ack 1
+        > P. 9000 len 1000 ack 1
+        ",
+        "",
+    );
+}
+
+#[test]
+fn who_acknowledges_what_was_left_out_is_removed() {
+    let removed = "
+        > R. 0 ack 1
+        > R. 4000 ack 1
+        ! Removed Optimistic
+    ";
+    for lie in ["ack 4000", "ack 1", "ack 1000", "ack 0 blocks 0-1000", "ack 0 blocks 500-3000"] {
+        println!("{lie}");
+        after_skip(&["< . 1 ", lie, removed].concat(), "Optimistic 1");
+    }
+}
+
 #[test]
 fn a_connection_can_be_finished_alone() {
     after_open(

@@ -9,7 +9,7 @@
 //! | `* . 0 len 1000` | The next multicast segment |
 //! | `! Connected` | The next event |
 //! | `+ 200` | Milliseconds pass, and timers run out |
-//! | `write 3000`, `finish`, `shut`, `abort`, `consume 5` | A command |
+//! | `write 3000`, `send 3000`, `finish`, `shut`, `abort`, `consume 5` | A command: write to all, to the last client alone |
 //!
 //! Sequence numbers are relative: the source's to position 0, the client's to its SYN. Only windows
 //! other than the full one are written. Everything that is sent and told must stand in the script.
@@ -90,6 +90,11 @@ impl Script {
                 let bytes = content(number(words.next()) as usize);
                 self.command(SourceCommand::Write { to, bytes });
             }
+            "send" => {
+                let to = Stream::Child(self.child.unwrap());
+                let bytes = content(number(words.next()) as usize);
+                self.command(SourceCommand::Write { to, bytes });
+            }
             "finish" => self.command(SourceCommand::Finish { to }),
             "shut" => {
                 let to = Stream::Child(self.child.unwrap());
@@ -148,25 +153,25 @@ impl Script {
                 "mss" => options.mss = Some(number(words.next()) as u16),
                 "scale" => options.window_scale = Some(number(words.next()) as u8),
                 "sack" => options.sack_permitted = true,
+                "raw" => raw = bytes_of(words.next().unwrap()),
                 "blocks" => {
                     let (left, right) = words.next().unwrap().split_once('-').unwrap();
                     let at = |n: &str| self.base.plus(n.parse().unwrap());
                     options.sack.push(at(left), at(right));
                 }
-                "raw" => raw = bytes_of(words.next().unwrap()),
                 _ => panic!("{word}"),
             }
         }
         let mut bytes = Vec::new();
         head.emit(&mut bytes);
+        bytes.extend(&raw);
+        // The length of the header, in words of 32 bits.
+        bytes[12] += (raw.len() as u8 / 4) << 4;
         bytes.extend(payload);
         testing::give(&mut *self.source, self.now, Address::Host(client), &bytes);
     }
 
     fn drain(&mut self) {
-        bytes.extend(&raw);
-        // The length of the header, in words of 32 bits.
-        bytes[12] += (raw.len() as u8 / 4) << 4;
         for (to, bytes) in testing::sent(&mut *self.source, self.now) {
             let Segment { head, payload } = Segment::parse(&bytes).unwrap();
             let is_multicast = matches!(to, Address::Channel(_));
