@@ -131,7 +131,8 @@ pub struct SourceConfig {
     /// counted together. Default 1 ms to 20 ms.
     pub gather: (Duration, Duration),
     /// Segments to a child by unicast of which one is left out, on average, to find receivers that
-    /// acknowledge what they lack; 0 for none. It is sent a round trip later. Default 256.
+    /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with a
+    /// window of more than 16 segments has it more rarely. Default 256, or 16 windows.
     pub skip_every: u32,
     /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
     /// `None`.

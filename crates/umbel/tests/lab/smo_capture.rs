@@ -233,7 +233,7 @@ fn check(all: &[Segment], server: IpAddr) -> Counts {
             for (peer, client) in clients.iter().filter(|(_, client)| client.channel == port) {
                 assert!(
                     client.has_ended || client.takes(segment),
-                    "{segment:?}, {peer}: {client:?}"
+                    "{segment:?}, {peer:?}: {client:?}"
                 );
                 counts.members += 1;
             }

@@ -348,7 +348,7 @@ impl Source {
             shift: opened.shift.unwrap_or(0),
             has_sack: opened.has_sack,
             rtt,
-            skip: self.draw_skip(),
+            skip: self.draw_skip(0),
         };
         let child = Child::new(now, &self.config, opening, &segment.head);
         let slot = self.free.pop().unwrap_or_else(|| {

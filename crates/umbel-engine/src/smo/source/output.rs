@@ -18,6 +18,8 @@ use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
 /// Segments to one child at once, so that they can leave as one.
 const BATCH: usize = 32;
+/// Segments in a window up to which it does not matter for how many segments none is left out.
+const SKIP_WINDOW: u64 = 16;
 /// While nobody hears a master, one segment in this number is multicast, to see whether anybody
 /// does.
 const SILENT: u64 = 64;
@@ -312,20 +314,25 @@ impl Source {
 
     /// Leaves out a new segment, now and then. Returns whether it did.
     fn leave_out(&mut self, now: Instant, slot: u32, run: &Range<u64>) -> bool {
-        let (child, view) = self.seen(slot);
-        let may = child.may_leave_out(run, &view) && self.config.real_time.is_none();
-        if may && self.config.skip_every > 0 {
-            let countdown = self.draw_skip();
-            self.at(slot).leave_out(now, run.clone(), countdown);
-            self.left_out += 1;
-            return true;
+        if self.config.skip_every == 0 || self.config.real_time.is_some() {
+            return false;
         }
-        false
+        let (child, view) = self.seen(slot);
+        if !child.may_leave_out(run, &view) {
+            return false;
+        }
+        let window = child.window.bytes().min(child.permits.size()) / u64::from(child.mss);
+        let countdown = self.draw_skip(window);
+        self.at(slot).leave_out(now, run.clone(), countdown);
+        self.left_out += 1;
+        true
     }
 
-    /// Draws the number of segments until one is left out, so that nobody can foresee it.
-    pub(super) fn draw_skip(&mut self) -> u32 {
-        let every = self.config.skip_every;
+    /// Draws the number of segments until one is left out, so that nobody can foresee it. Where a
+    /// child's window has room for many, it is a number of windows: each can cost a round trip.
+    pub(super) fn draw_skip(&mut self, window: u64) -> u32 {
+        let every = u64::from(self.config.skip_every);
+        let every = every.max(window * every / SKIP_WINDOW).min(u32::MAX.into()) as u32;
         every / 2 + self.random.next_u32() % every.max(1)
     }
 
