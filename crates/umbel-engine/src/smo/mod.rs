@@ -149,6 +149,7 @@
 mod api;
 mod buffer;
 mod child;
+mod children;
 mod config;
 mod congestion;
 pub mod delivery;

@@ -1,7 +1,16 @@
 //! The child-TCB: one connection.
+//!
+//! | part | does |
+//! |---|---|
+//! | `acknowledgement.rs` | what a segment of the receiver says of what it has |
+//! | `sending.rs` | what it may be sent, new and again |
+//! | `timers.rs` | its time-outs, and what follows |
+
+mod acknowledgement;
+mod sending;
+mod timers;
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::time::Duration;
 
 use umbel_wire::tcp::{Head, Seq};
@@ -12,23 +21,18 @@ use super::config::SourceConfig;
 use super::congestion::Window;
 use super::hearing::Hearing;
 use super::inbox::Inbox;
-use super::master::{SendLog, Standing};
+use super::master::Standing;
 use super::peer_window::PeerWindow;
 use super::resent::Resent;
 use super::rtt::Rtt;
-use super::scoreboard::{Kind, Scoreboard};
+use super::scoreboard::Scoreboard;
 use super::skips::Skips;
 use super::view::View;
 use crate::Instant;
 
-/// Duration of a probe time-out in smoothed RTTs [RFC 8985 §7.2].
-const PROBE_RTTS: u32 = 2;
-/// Shortest probe time-out, and time-out of a retransmission.
-const MIN_LATE: Duration = Duration::from_millis(10);
 /// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
-/// Retransmissions of a child that are under way in its master at most.
-const MAX_WANTED: usize = 64;
+
 /// Where the bytes come from that a child is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Served {
@@ -219,366 +223,15 @@ impl Child {
         may
     }
 
-    /// Returns the position that a sequence number of the source's stream means, near `SND.UNA`.
-    fn position(&self, base: Seq, seq: Seq) -> Option<u64> {
-        let distance = i64::from(seq.since(base.plus(self.una as u32)));
-        self.una.checked_add_signed(distance)
-    }
-
-    /// Handles the acknowledgement and the window of an acceptable segment. `log` is that of the
-    /// master whose multicasts it hears.
-    pub(super) fn on_ack(
-        &mut self,
-        now: Instant,
-        base: Seq,
-        head: &Head,
-        has_payload: bool,
-        view: &View,
-        log: Option<&SendLog>,
-    ) -> Acknowledged {
-        let Some(ack) = self.position(base, head.ack) else { return Acknowledged::Old };
-        if ack > view.ackable {
-            return Acknowledged::FarAhead;
-        }
-        if self.claims_left_out(base, head, ack, view) {
-            if !self.may_hear_master() {
-                return Acknowledged::Optimistic;
-            }
-            // Multicast reaches it, or it wants none of the unicast.
-            self.on_heard(view);
-        }
-        if ack < self.una {
-            return if self.permits.is_old(self.una - ack) {
-                Acknowledged::Old
-            } else {
-                Acknowledged::Valid
-            };
-        }
-        let is_same_window = self.permits.is_same(head);
-        self.permits.on_segment(head, ack, self.least_window());
-        let before = self.una;
-        let in_use = view.sent.saturating_sub(before);
-        let by_unicast = if self.hearing.hears {
-            self.resent.end()
-        } else {
-            self.nxt.max(self.hearing.deaf_from)
-        };
-        let had = self.board.highest().max(before);
-        let (news, highest) = self.on_sack(base, head, ack, view);
-        let newest = ack.max(highest);
-        if newest > by_unicast {
-            self.on_heard(view);
-        }
-        self.take_sample(now, ack, (newest > had).then_some(newest), log);
-        if ack > before {
-            self.on_progress(now, ack, in_use, view, log);
-        } else if !has_payload && in_use > 0 && is_same_window && !self.has_sack {
-            self.board.on_duplicate();
-        }
-        self.fill_skip(view);
-        // What left after the first hole was sent again has arrived; the hole has not. The
-        // retransmission was lost, too [RFC 8985 §6.2].
-        if news
-            && ack == before
-            && let (Some(hole), Some(log)) = (self.resent.hole(), log)
-            && let Some((_, at)) = log.sent(highest)
-            && at > hole + self.rtt.smoothed().unwrap_or_default() / 4
-        {
-            self.resent.forget_hole();
-            self.board.again(self.from(view));
-        }
-        if self.board.recovery() == Some(Kind::Timeout) {
-            let old = self.old(now, log);
-            self.board.lose_to(old);
-        }
-        if news && std::mem::take(&mut self.is_probing) {
-            self.on_loss(in_use, view);
-        }
-        if (news || ack == before)
-            && !self.board.is_clean()
-            && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
-        {
-            self.on_loss(view.sent.saturating_sub(self.una), view);
-        }
-        Acknowledged::Valid
-    }
-
-    /// Returns whether an acknowledgement, or one of its blocks, is about what was left out.
-    fn claims_left_out(&self, base: Seq, head: &Head, ack: u64, view: &View) -> bool {
-        let blocks = if self.has_sack { head.options.sack.as_slice() } else { &[] };
-        let blocks = blocks.iter().filter_map(|(left, right)| {
-            Some(self.position(base, *left)?..self.position(base, *right)?)
-        });
-        let mut blocks = blocks.filter(|block| block.end <= view.ackable);
-        self.skips.touches(&(self.una..ack)) || blocks.any(|block| self.skips.touches(&block))
-    }
-
-    /// Begins to send what was left out, once its receiver has reported that what is behind it
-    /// came. It is no loss.
-    fn fill_skip(&mut self, view: &View) {
-        if self.board.is_clean() || self.board.recovery().is_some() {
-            return;
-        }
-        if let Some(end) = self.skips.fill(self.una) {
-            self.board.begin(Kind::Fast, self.una, view.sent.max(end), end);
-        }
-    }
-
-    /// Leaves out a new run, and the next after `countdown` segments more.
-    pub(super) fn leave_out(&mut self, now: Instant, run: Range<u64>, countdown: u32) {
-        if self.una == self.nxt {
-            self.progress = now;
-        }
-        self.nxt = run.end;
-        self.timed = None;
-        self.skips.leave_out(run, countdown);
-    }
-
-    /// Returns whether a new run may be left out: its receiver will report it, as it is permitted
-    /// to be sent more, and there is more.
-    pub(super) fn may_leave_out(&self, run: &Range<u64>, view: &View) -> bool {
-        let mss = u64::from(self.mss);
-        let allowed = self.edge(view).min(self.permitted_to());
-        let is_followed = allowed >= self.una + 2 * mss && view.available >= run.end + 3 * mss;
-        let is_whole = run.end - run.start == mss;
-        self.skips.is_due() && self.board.is_clean() && is_whole && is_followed
-    }
-
     /// Returns whether multicast may reach it.
     fn may_hear_master(&self) -> bool {
         self.hearing.may_hear && matches!(self.served, Served::Master(..))
-    }
-
-    /// Returns whether blocks had news, and the highest position of them.
-    fn on_sack(&mut self, base: Seq, head: &Head, ack: u64, view: &View) -> (bool, u64) {
-        let (mut news, mut highest) = (false, 0);
-        if !self.has_sack {
-            return (news, highest);
-        }
-        for (left, right) in head.options.sack.as_slice() {
-            let (Some(left), Some(right)) =
-                (self.position(base, *left), self.position(base, *right))
-            else {
-                continue;
-            };
-            if left >= right || right > view.ackable {
-                continue;
-            }
-            if right <= ack {
-                // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too,
-                // unless it was sent again, or received before the child became deaf.
-                let is_news = left >= self.resent.end().max(self.hearing.deaf_from);
-                if is_news && self.may_hear_master() && !self.hearing.hears {
-                    self.on_heard(view);
-                }
-                continue;
-            }
-            news |= self.board.sack(left.max(ack)..right);
-            highest = highest.max(right);
-        }
-        (news, highest)
-    }
-
-    /// Notes that it received what was only multicast.
-    fn on_heard(&mut self, view: &View) {
-        self.hearing.on_heard();
-        if !self.hearing.hears && self.may_hear_master() {
-            self.hearing.hears = true;
-            self.skips.forget();
-            // All that was multicast until now may be lost to it.
-            self.resent.begin(self.nxt.max(self.una));
-            self.nxt = view.ackable;
-            self.timed = None;
-        }
-    }
-
-    /// Takes a sample of the RTT if this ACK is the first to name what is timed. `newest` is the
-    /// end of the bytes that it is the first to name, if they are beyond all others. An ACK beyond
-    /// a hole that was filled says when it was filled, and not how long the rest was on its way:
-    /// the ACKs that said so may be lost.
-    fn take_sample(&mut self, now: Instant, ack: u64, newest: Option<u64>, log: Option<&SendLog>) {
-        let again = self.resent.end();
-        let sent_at = if self.hearing.hears {
-            let fills_hole = ack > self.una && again > self.una;
-            let sent = newest.filter(|_| !fills_hole).and_then(|newest| log?.sent(newest));
-            sent.filter(|(end, _)| *end > self.una.max(again))
-        } else {
-            let timed = self.timed.as_ref().map(|timed| (timed.end, timed.at));
-            timed.filter(|(end, _)| *end <= ack || self.board.has(end - 1))
-        };
-        if let Some((_, at)) = sent_at {
-            self.rtt.sample(now.since(at));
-            self.timed = None;
-        }
-    }
-
-    /// Returns the position before which what has not arrived is lost, since it was multicast long
-    /// enough ago [RFC 8985 §6.3].
-    pub(super) fn old(&self, now: Instant, log: Option<&SendLog>) -> u64 {
-        let late = self.rtt.late().unwrap_or_default().as_nanos() as u64;
-        let at = Instant::from_nanos(now.as_nanos().saturating_sub(late));
-        log.filter(|_| self.hearing.hears).map_or(0, |log| log.sent_until(at))
-    }
-
-    fn on_progress(
-        &mut self,
-        now: Instant,
-        ack: u64,
-        in_use: u64,
-        view: &View,
-        log: Option<&SendLog>,
-    ) {
-        let acked = ack - self.una;
-        if std::mem::take(&mut self.is_probing) {
-            let soon = self.rtt.smoothed().unwrap_or_default() / 2;
-            if self.resent.hole().is_none_or(|at| now.since(at) < soon) {
-                // The answer to what was sent first: nothing was lost.
-                self.board.cancel();
-            } else {
-                self.on_loss(in_use, view);
-            }
-        }
-        let recovers = self.board.recovery() == Some(Kind::Fast) && !self.skips.is_filling();
-        let arrived = match log.filter(|_| self.hearing.hears) {
-            Some(log) => self.resent.hole().map_or(0, |at| log.sent_until(at)),
-            None => view.sent,
-        };
-        self.una = ack;
-        self.nxt = self.nxt.max(ack);
-        self.resent.on_progress(ack);
-        self.progress = now;
-        self.rtt.on_progress();
-        if self.board.on_progress(ack, self.has_sack, self.mss.into(), arrived) {
-            self.wanted = 0;
-            self.skips.on_filled();
-            if self.hearing.on_recovery() {
-                self.become_deaf(view.sent);
-            }
-        }
-        if !recovers {
-            self.window.on_ack(now, acked, in_use, self.rtt.smoothed());
-        }
-        self.rto_at = None;
-        self.probe_at = None;
-    }
-
-    fn on_loss(&mut self, flight: u64, view: &View) {
-        self.window.on_loss(self.own_share(flight, view));
-        self.skips.on_filled();
-        self.loss_events += 1;
-        self.probe_at = None;
     }
 
     /// Returns how much of what is outstanding its window answers for. A group that is not strictly
     /// fair has more under way: half of that would be no cut at all.
     fn own_share(&self, flight: u64, view: &View) -> u64 {
         if view.is_bound { flight } else { flight.min(self.window.bytes()) }
-    }
-
-    /// Sets the timers for what is outstanding now. Returns whether it waits for data.
-    pub(super) fn set_timers(&mut self, now: Instant, config: &SourceConfig, view: &View) -> bool {
-        let outstanding = view.sent > self.una;
-        let waits_for_window =
-            self.permits.size() == 0 && view.end.is_none_or(|end| self.una < end);
-        if !outstanding && !waits_for_window {
-            (self.rto_at, self.probe_at) = (None, None);
-            self.resent.forget_hole();
-            return true;
-        }
-        self.permits.on_wait(now, self.least_window());
-        if self.rto_at.is_none() {
-            let rto_at = self.timeout_from(now, config);
-            self.rto_at = Some(rto_at);
-            let flight = view.sent.saturating_sub(self.una);
-            // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
-            if self.board.recovery().is_none()
-                && flight > u64::from(self.mss)
-                && self.resent.hole().is_none()
-                && let Some(srtt) = self.rtt.smoothed()
-            {
-                let late = self.rtt.late().unwrap_or_default();
-                let probe_at = now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE);
-                self.probe_at = Some(probe_at.min(rto_at));
-            }
-        }
-        false
-    }
-
-    /// Returns when the time-out is that begins now.
-    fn timeout_from(&self, now: Instant, config: &SourceConfig) -> Instant {
-        let stalled = self.progress + config.removal.stall;
-        let at = now + self.rtt.rto(config.initial_rto, config.rto);
-        if stalled > now { at.min(stalled) } else { at }
-    }
-
-    /// Returns when the first of its timers runs out.
-    pub(super) fn alarm(&self, config: &SourceConfig) -> Instant {
-        let quiet = self.heard_at
-            + config.keep_alive
-            + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
-        let lingered = self.fin_acked.map(|at| at + config.fin_wait);
-        let timers = [self.rto_at, self.probe_at, self.hole_at(), lingered];
-        timers.into_iter().flatten().fold(quiet, Instant::min)
-    }
-
-    /// Returns when the retransmission of the first hole counts as lost. Its receiver acknowledges
-    /// it at once, so that the lower bound of the RTO does not apply.
-    pub(super) fn hole_at(&self) -> Option<Instant> {
-        self.board.recovery()?;
-        Some(self.resent.hole()? + self.rtt.late()?.max(MIN_LATE))
-    }
-
-    /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
-    /// forgotten before it.
-    pub(super) fn on_hole_late(&mut self, view: &View) {
-        self.resent.forget_hole();
-        let from = self.from(view);
-        if !self.board.has(from) {
-            self.board.again(from);
-        }
-    }
-
-    /// Plans the retransmissions anew, since one of them was forgotten while it waited.
-    pub(super) fn on_repair_gone(&mut self) {
-        self.board.again_all(self.una);
-    }
-
-    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
-    /// costs half of the window if it turns out that something was lost [RFC 8985 §7.4]. The RFC
-    /// sends new data or the last segment instead [RFC 8985 §7.3].
-    pub(super) fn on_probe_timeout(&mut self, view: &View) {
-        // The time-out begins anew [RFC 8985 §7.3].
-        (self.probe_at, self.rto_at) = (None, None);
-        let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
-        self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
-        self.is_probing = true;
-    }
-
-    /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
-    /// What was multicast up to `old` has arrived or is lost, the rest may be under way.
-    pub(super) fn on_timeout(&mut self, view: &View, initial: u32, old: u64) {
-        let flight = self.own_share(view.sent.saturating_sub(self.una), view);
-        let again = self.rtt.backoff() > 0;
-        self.timeouts += 1;
-        self.rtt.back_off();
-        (self.rto_at, self.probe_at, self.timed) = (None, None, None);
-        self.skips.on_filled();
-        self.resent.forget();
-        if self.hearing.on_timeout() {
-            // Nothing of what was multicast reached it since the last time-out.
-            self.become_deaf(view.sent);
-            self.window.restart(initial);
-            return;
-        }
-        (self.is_probing, self.wanted) = (false, 0);
-        self.window.on_timeout(flight, again);
-        if again {
-            // A receiver may have taken back what it SACKed.
-            self.board.forget();
-        }
-        let first = self.una + u64::from(self.mss);
-        let lost_to = if self.hearing.hears { first.max(old).min(view.sent) } else { view.sent };
-        self.board.begin(Kind::Timeout, self.una, view.sent, lost_to);
     }
 
     /// Serves it by unicast from now on, after `sent` was multicast.
@@ -591,55 +244,6 @@ impl Child {
         (self.is_probing, self.wanted) = (false, 0);
     }
 
-    /// Returns the next run that it lacks and that its window permits to be sent again.
-    pub(super) fn next_repair(&self, view: &View) -> Option<Range<u64>> {
-        let mss = u64::from(self.mss);
-        let run = self.permitted(self.board.next_lost(self.una, view.sent, mss)?)?;
-        let from = self.from(view);
-        let pipe = if view.is_bound {
-            let flight = view.sent.saturating_sub(from);
-            flight - self.board.absent(from, view.sent.max(from), mss).min(flight)
-        } else {
-            // What is multicast fills its window whether it has room or not, and its
-            // retransmissions would wait for ever.
-            self.board.again_under_way(from)
-        };
-        let has_room = pipe + (run.end - run.start) <= self.window.bytes();
-        (self.board.is_first() || has_room && self.wanted < MAX_WANTED).then_some(run)
-    }
-
-    /// Returns what its window takes of a run. It can be less than was multicast: a late comer is
-    /// heard only after its stream has begun. A part of a segment may go if it is the first.
-    fn permitted(&self, run: Range<u64>) -> Option<Range<u64>> {
-        let end = run.end.min(self.permitted_to());
-        let may_go = end == run.end || run.start == self.una;
-        (may_go && run.start < end).then_some(run.start..end)
-    }
-
-    /// Notes that a run will be sent again.
-    pub(super) fn on_repair_wanted(&mut self, run: &Range<u64>) {
-        self.board.on_sent_again(run);
-        self.resent.extend(run.end);
-    }
-
-    /// Notes that a run was sent again, of a stream that is held from `start` on.
-    pub(super) fn on_repaired(
-        &mut self,
-        at: Instant,
-        run: &Range<u64>,
-        start: u64,
-        config: &SourceConfig,
-    ) {
-        self.timed = self.timed.filter(|timed| timed.end <= run.start);
-        self.resent.on_sent(at, run, self.una, start);
-        // Otherwise the answer could come after the time-out [RFC 6675 §6].
-        let is_first = run.start <= self.una.max(start);
-        let is_fast = self.board.recovery() == Some(Kind::Fast);
-        if is_first && is_fast && self.resent.restarts() {
-            self.rto_at = self.rto_at.max(Some(self.timeout_from(at, config)));
-        }
-    }
-
     /// Returns the first position that it lacks and that may still be under way to it: in
     /// real-time mode, what was forgotten is not.
     fn from(&self, view: &View) -> u64 {
@@ -650,27 +254,6 @@ impl Child {
     fn edge(&self, view: &View) -> u64 {
         let from = self.from(view);
         from + self.window.bytes() + self.board.absent(from, view.sent.max(from), self.mss.into())
-    }
-
-    /// Returns the number of new bytes that may be sent to it by unicast. Without anything
-    /// outstanding, a part of a segment may go.
-    pub(super) fn sendable(&self, view: &View) -> u64 {
-        let all = view.available.saturating_sub(self.nxt);
-        let allowed = self.edge(view).min(self.permitted_to()).saturating_sub(self.nxt);
-        let is_whole = allowed >= all || allowed >= u64::from(self.mss) || self.una == self.nxt;
-        if is_whole { all.min(allowed) } else { 0 }
-    }
-
-    /// Notes that new data up to `end` left by unicast.
-    pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
-        self.skips.on_segment();
-        if self.timed.is_none() && end > self.resent.end() {
-            self.timed = Some(Timed { end, at: now });
-        }
-        if self.una == self.nxt {
-            self.progress = now;
-        }
-        self.nxt = self.nxt.max(end);
     }
 
     /// Returns its standing among the children of its master.

@@ -77,7 +77,7 @@ impl Source {
         let initial = self.config.initial_window;
         let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
         let Source { children, masters, .. } = self;
-        let child = children[slot as usize].as_mut().expect("who has an alarm is there");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(child.probe_at) && child.permits.size() > 0 {

@@ -76,7 +76,7 @@ impl Source {
     pub(super) fn enter_master(&mut self, now: Instant, slot: u32, place: u32) {
         let Source { children, masters, .. } = self;
         let (Some(child), Some(master)) =
-            (children[slot as usize].as_mut(), masters[place as usize].as_mut())
+            (children.get_mut(slot), masters[place as usize].as_mut())
         else {
             return;
         };

@@ -351,11 +351,7 @@ impl Source {
             skip: self.draw_skip(0),
         };
         let child = Child::new(now, &self.config, opening, &segment.head);
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.children.push(None);
-            self.children.len() as u32 - 1
-        });
-        self.children[slot as usize] = Some(Box::new(child));
+        let slot = self.children.insert(child);
         self.peers.insert(peer, slot);
         self.ids.insert(id, slot);
         self.stats.connected += 1;
@@ -367,7 +363,7 @@ impl Source {
                 None => self.remove(slot, CloseReason::TooLate),
             }
         }
-        if self.children[slot as usize].is_some() {
+        if self.children.get(slot).is_some() {
             self.on_segment(now, slot, segment);
         }
     }

@@ -18,6 +18,7 @@ use super::api::{
     SourceEvent, SourceStats, Stream,
 };
 use super::child::{Child, Served};
+use super::children::Children;
 use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
 use super::master::Master;
@@ -50,8 +51,7 @@ pub struct Source {
     base: Seq,
     listens: bool,
     masters: Vec<Option<Master>>,
-    children: Vec<Option<Box<Child>>>,
-    free: Vec<u32>,
+    children: Children,
     /// Slot of each child, by its address.
     peers: Peers,
     /// Slot of each child, by its number.
@@ -98,8 +98,7 @@ impl Source {
             base,
             listens: true,
             masters,
-            children: Vec::new(),
-            free: Vec::new(),
+            children: Children::default(),
             peers: Peers::new(random.next_u64()),
             ids: BTreeMap::new(),
             next_id: 0,
@@ -199,7 +198,7 @@ impl Source {
     /// Returns the child that holds up the others of a master, if any does.
     pub fn slowest(&self, master: MasterId) -> Option<ChildId> {
         let slot = self.master(self.master_place(master)?)?.bottleneck()?;
-        Some(self.children[slot as usize].as_ref()?.id)
+        Some(self.children.get(slot)?.id)
     }
 
     /// Returns what each master is at. Costs O(n) in the number of children.
@@ -227,7 +226,7 @@ impl Source {
     }
 
     fn report_of(&self, slot: u32) -> Option<ChildReport> {
-        self.children[slot as usize].as_ref().map(|child| self.report_on(child))
+        self.children.get(slot).map(|child| self.report_on(child))
     }
 
     fn report_on(&self, child: &Child) -> ChildReport {
@@ -271,12 +270,12 @@ impl Source {
     }
 
     fn child(&self, id: ChildId) -> Option<&Child> {
-        self.children[*self.ids.get(&id)? as usize].as_deref()
+        self.children.get(*self.ids.get(&id)?)
     }
 
     /// Returns the child in a slot that is known to be taken.
     fn at(&mut self, slot: u32) -> &mut Child {
-        self.children[slot as usize].as_mut().expect("slots of the tables are taken")
+        self.children.at(slot)
     }
 
     /// Returns what a child must know of its stream.
@@ -287,7 +286,7 @@ impl Source {
     /// Returns a child with its view.
     fn seen(&mut self, slot: u32) -> (&mut Child, View) {
         let Source { children, masters, .. } = self;
-        let child = children[slot as usize].as_mut().expect("slots of the tables are taken");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         (child, view)
     }
@@ -320,7 +319,7 @@ impl Source {
             return;
         }
         let Source { children, masters, config, .. } = self;
-        let child = children[slot as usize].as_mut().expect("it was there before");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         let waits = child.set_timers(now, config, &view);
         let sends_alone = !child.hearing.hears && child.sendable(&view) > 0;
@@ -473,18 +472,17 @@ impl Source {
 
     /// Returns the account of a child that is about to end.
     fn account(&self, slot: u32) -> Box<ChildReport> {
-        let child = self.children[slot as usize].as_ref().expect("slots of the tables are taken");
+        let child = self.children.of(slot);
         Box::new(self.report_on(child))
     }
 
     fn forget(&mut self, slot: u32) {
         self.leave_master(slot);
         // An entry in the queue of those that are ready stays, and is passed over.
-        let Some(child) = self.children[slot as usize].take() else { return };
+        let Some(child) = self.children.remove(slot) else { return };
         self.peers.remove(&child.peer);
         self.ids.remove(&child.id);
         self.alarms.put(slot as usize, None);
-        self.free.push(slot);
     }
 
     /// Releases what a master may release, and tells what follows.
@@ -513,9 +511,11 @@ impl Source {
     fn tell_room(&mut self, place: u32, id: MasterId) {
         let Some(master) = self.master(place) else { return };
         let room = self.master_room(master);
-        if master.was_full && room >= self.config.buffer / ROOM_SHARE {
+        if room < self.config.buffer / ROOM_SHARE {
+            return;
+        }
+        if self.master_mut(place).is_some_and(|master| std::mem::take(&mut master.was_full)) {
             self.events.push_back(SourceEvent::Writable { to: Stream::Master(id), room });
-            self.masters[place as usize].as_mut().expect("it was there before").was_full = false;
         }
     }
 

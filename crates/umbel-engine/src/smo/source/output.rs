@@ -54,7 +54,7 @@ impl Source {
             }
             while let Some(slot) = self.ready.pop_front() {
                 // The slot may be empty by now, or have another child.
-                let child = self.children[slot as usize].as_mut();
+                let child = self.children.get_mut(slot);
                 let Some(child) = child.filter(|child| child.is_queued) else { continue };
                 child.is_queued = false;
                 if let Some(transmit) = self.transmit_child(now, slot, buf) {
@@ -101,7 +101,7 @@ impl Source {
     /// Returns the header of a segment to a child.
     fn head_to(&mut self, slot: u32, position: u64, flags: Flags) -> Head {
         let (base, config) = (self.base, &self.config);
-        let child = self.children[slot as usize].as_mut().expect("it was there before");
+        let child = self.children.at(slot);
         child.ack_due = false;
         let window = child.inbox.window(config.receive_buffer);
         let (peer, ack) = (child.peer, child.inbox.next());
@@ -121,7 +121,7 @@ impl Source {
                 let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
                 for &slot in wanting {
                     // A slot may have another child by now, which then is sent what it may have.
-                    let Some(child) = children[slot as usize].as_mut() else { continue };
+                    let Some(child) = children.get_mut(slot) else { continue };
                     child.wanted = child.wanted.saturating_sub(1);
                     match &repair {
                         Repair::Multicast(..) => child.on_repaired(now, run, start, config),
@@ -148,7 +148,7 @@ impl Source {
             return Some(Transmit::control(Address::Channel(channel)));
         }
         while let Some((slot, id, run)) = self.repairs.pop_front() {
-            let Some(child) = self.children[slot as usize].as_mut().filter(|c| c.id == id) else {
+            let Some(child) = self.children.get_mut(slot).filter(|c| c.id == id) else {
                 continue;
             };
             if run.end <= child.una || child.board.has(run.start) {
@@ -174,14 +174,14 @@ impl Source {
     /// Notes that a run was sent to a child again.
     pub(super) fn on_repaired(&mut self, at: Instant, slot: u32, run: &Range<u64>) {
         let Source { children, masters, config, .. } = self;
-        let child = children[slot as usize].as_mut().expect("it was there before");
+        let child = children.at(slot);
         let start = View::of(child, masters).start;
         child.on_repaired(at, run, start, config);
     }
 
     /// Adds a segment to a child. Returns the length of its payload, or `None` if it is not held.
     fn push_to_child(&mut self, buf: &mut TransmitBuf, slot: u32, run: &Range<u64>) -> Option<u64> {
-        let child = self.children[slot as usize].as_ref().expect("it was there before");
+        let child = self.children.of(slot);
         let part = match &child.served {
             Served::Alone(Some(buffer)) => Part::of(buffer, run),
             Served::Master(place, _) => {
@@ -239,7 +239,7 @@ impl Source {
         if !child.hearing.hears && !matches!(child.served, Served::Done) {
             self.push_unicast(now, slot, buf);
             // It may have been removed.
-            self.children[slot as usize].as_ref()?;
+            self.children.get(slot)?;
         }
         if self.at(slot).ack_due && buf.is_empty() {
             self.push_ack(slot, buf);
@@ -338,7 +338,7 @@ impl Source {
 
     /// Releases what a child that is served alone has acknowledged.
     pub(super) fn release_alone(&mut self, slot: u32) {
-        let Some(child) = self.children[slot as usize].as_mut() else { return };
+        let Some(child) = self.children.get_mut(slot) else { return };
         let (una, id) = (child.una, child.id);
         let Served::Alone(Some(buffer)) = &mut child.served else { return };
         buffer.forget(una);
@@ -454,7 +454,7 @@ impl Source {
             self.at(slot).idle_at = None;
         }
         for slot in idle {
-            if let Some(child) = self.children[slot as usize].as_mut() {
+            if let Some(child) = self.children.get_mut(slot) {
                 child.progress = now;
                 self.settle(now, slot);
             }
