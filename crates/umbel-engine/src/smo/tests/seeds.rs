@@ -214,7 +214,8 @@ fn outwit(seed: u64, join: Join) -> (u64, bool) {
     for _ in 0..100 {
         now += Duration::from_millis(5);
         let len = source.room(to);
-        source.handle_command(now, SourceCommand::Write { to, bytes: content(len) }).unwrap();
+        let write = SourceCommand::Write { to, bytes: vec![7; len].into() };
+        source.handle_command(now, write).unwrap();
         for (to, bytes) in sent(&mut source, now) {
             let segment = umbel_wire::tcp::Segment::parse(&bytes).unwrap();
             if matches!(to, Address::Host(_)) {
