@@ -15,8 +15,10 @@ enum { FIN = 1, SYN = 2 };
 /* Offsets in a TCP header. */
 enum { DESTINATION_PORT = 2, ACK = 8, CHECKSUM = 16 };
 
-/* The membership option: kind, length, and experiment. */
-enum { END = 0, NOP = 1, EXPERIMENT = 253, MEMBERSHIP_LEN = 6 };
+/* The membership option: kind, length, and version. */
+enum { END = 0, NOP = 1, EXPERIMENT = 253, MEMBERSHIP_LEN = 7, VERSION = 1 };
+/* Kind, length and identifier of an experiment. */
+enum { EXPERIMENT_LEN = 4 };
 
 enum { MAX_CONNECTIONS = 4096 };
 
@@ -57,6 +59,7 @@ enum counter {
 	ALREADY_HELD,
 	MALFORMED,
 	TABLE_FULL,
+	OTHER_VERSION,
 	COUNTERS,
 };
 
@@ -216,12 +219,12 @@ static long visit(void *map, const struct connection *key, const u32 *channel, s
 	return 0;
 }
 
-/* Returns the port in the membership option, or -1. */
+/* Returns the port in the membership option, or -1. One of another version says nothing. */
 INLINE s32 membership(struct __sk_buff *skb, u32 options, u32 len)
 {
 	u32 at = 0;
 	for (int i = 0; i < 40; i++) {
-		u8 head[2] = {}, value[4];
+		u8 head[2] = {}, value[5] = {};
 		if (at + 2 > len || bpf_skb_load_bytes(skb, options + at, head, 2))
 			return -1;
 		if (head[0] == END)
@@ -232,11 +235,17 @@ INLINE s32 membership(struct __sk_buff *skb, u32 options, u32 len)
 		}
 		if (head[1] < 2)
 			return -1;
-		if (head[0] == EXPERIMENT && head[1] == MEMBERSHIP_LEN && at + MEMBERSHIP_LEN <= len) {
-			if (bpf_skb_load_bytes(skb, options + at + 2, value, 4))
+		if (head[0] == EXPERIMENT && head[1] >= EXPERIMENT_LEN && at + head[1] <= len) {
+			if (bpf_skb_load_bytes(skb, options + at + 2, value, 2))
 				return -1;
-			if (value[0] == 'U' && value[1] == 'M')
-				return value[2] << 8 | value[3];
+			if (value[0] == 'U' && value[1] == 'M') {
+				if (head[1] == MEMBERSHIP_LEN &&
+				    !bpf_skb_load_bytes(skb, options + at + 2, value, 5) &&
+				    value[2] == VERSION)
+					return value[3] << 8 | value[4];
+				count(OTHER_VERSION);
+				return -1;
+			}
 		}
 		at += head[1];
 	}

@@ -266,6 +266,28 @@ fn many_sockets_of_one_host_get_every_byte() {
 }
 
 #[test]
+fn two_helpers_for_one_channel_on_a_host_do_no_harm() {
+    in_namespace("two_helpers_for_one_channel_on_a_host_do_no_harm", || {
+        let hosts = hosts_on_a_bridge(2);
+        let data = data(1_000_000);
+        for ways in [[Way::Auto; 2], [Way::Auto, Way::Agent], [Way::Agent; 2]] {
+            let deliveries = ways.map(|way| deliver(&hosts[1], SERVERS[0], way));
+            let serving = serve(&hosts[0], SERVERS[0], &data, 3, true);
+            let clients = [(); 3].map(|()| download(&hosts[1], SERVERS[0]));
+            for client in clients {
+                assert!(client.join().unwrap() == data, "{ways:?}: other bytes");
+            }
+            let outcome = serving.join().unwrap();
+            let counts = deliveries.map(|delivery| delivery.counts());
+            assert!(outcome.broken.is_empty(), "{ways:?}: {outcome:?} {counts:?}");
+            let sent = outcome.stats;
+            let by_unicast = sent.unicast.bytes + sent.unicast_again.bytes;
+            assert!(by_unicast < data.len() as u64, "{ways:?}: {sent:?} {counts:?}");
+        }
+    });
+}
+
+#[test]
 fn all_of_it_works_on_the_loopback_interface() {
     in_namespace("all_of_it_works_on_the_loopback_interface", || {
         let host = Machine::alone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_wire::Channel;
 
+use crate::Instant;
 use crate::units::Rate;
 
 /// A connection. Numbers are not used again.
@@ -61,6 +62,12 @@ pub enum SourceCommand {
     Finish {
         /// The stream.
         to: Stream,
+    },
+    /// Go on with a stream after a gap. What was not sent is dropped, and the children of the master
+    /// are removed, as no connection can skip over anything. They may come again.
+    Gap {
+        /// The master.
+        master: MasterId,
     },
     /// Reset a connection.
     Abort {
@@ -125,10 +132,22 @@ pub enum CloseReason {
     Dead,
     /// It needs bytes that are no longer held. It may come again at the current position.
     TooLate,
+    /// It held up what waited to be sent for too long
+    /// ([`RemovalRules::wait`](super::RemovalRules::wait)).
+    HoldsUp,
+    /// Its stream goes on after a gap ([`SourceCommand::Gap`]).
+    Gap,
     /// Its RTT is too long for the group.
     TooFar,
     /// Its congestion window is too small for the group.
     TooSlow,
+    /// It acknowledged what was never sent to it
+    /// ([`SourceConfig::skip_every`](super::SourceConfig::skip_every)).
+    Optimistic,
+    /// It has everything, but did not finish its side in time
+    /// ([`SourceConfig::fin_wait`](super::SourceConfig::fin_wait)). It is not sent RST, which could
+    /// cost its application what that has not read yet.
+    Lingered,
 }
 
 /// News for the application.
@@ -173,13 +192,17 @@ pub enum SourceEvent {
     Closed {
         /// The child.
         child: ChildId,
+        /// Its account.
+        report: Box<ChildReport>,
     },
-    /// A connection ended before its time. It was sent RST, unless it sent one.
+    /// A connection ended before its time. It was sent RST, unless it sent one or lingered.
     Removed {
         /// The child.
         child: ChildId,
         /// The reason.
         reason: CloseReason,
+        /// Its account.
+        report: Box<ChildReport>,
     },
     /// First transmissions should leave at this rate, so that a window is spread over an RTT.
     Pace {
@@ -209,13 +232,38 @@ pub enum State {
     LastAck,
 }
 
-/// Accounting of a child.
+/// A master at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MasterReport {
+    /// The master.
+    pub master: MasterId,
+    /// Its channel.
+    pub channel: Channel,
+    /// Number of its children.
+    pub children: usize,
+    /// Of these, those that multicast reaches.
+    pub hearing: usize,
+    /// Position up to which it was multicast.
+    pub position: u64,
+    /// RTT of the group, 0 while none is known.
+    pub rtt: Duration,
+    /// Bytes that may be under way: what G permits beyond what F has released.
+    pub window: u64,
+    /// The child that holds up the others, if any does.
+    pub slowest: Option<ChildId>,
+}
+
+/// Accounting of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildReport {
     /// The child.
     pub child: ChildId,
     /// Address of the receiver.
     pub peer: SocketAddr,
+    /// When it was established.
+    pub since: Instant,
+    /// Bytes that it has acknowledged since then, FIN not counted.
+    pub received: u64,
     /// State of the connection.
     pub state: State,
     /// The master it belongs to.
@@ -234,12 +282,21 @@ pub struct ChildReport {
     pub receive_window: u64,
     /// Bytes sent to it alone: retransmissions, and data if it is deaf.
     pub unicast_bytes: u64,
+    /// Of these, retransmissions.
+    pub unicast_again: Traffic,
     /// Number of times that it lost something: cuts of its congestion window.
     pub loss_events: u64,
     /// Number of its retransmission time-outs.
     pub timeouts: u64,
     /// Bytes received from it.
     pub received_bytes: u64,
+}
+
+impl ChildReport {
+    /// Returns the bytes that it has received and that were not sent to it alone at first.
+    pub fn received_by_multicast(&self) -> u64 {
+        self.received.saturating_sub(self.unicast_bytes - self.unicast_again.bytes)
+    }
 }
 
 /// A source's counters.
@@ -274,4 +331,12 @@ pub struct Traffic {
     pub segments: u64,
     /// Bytes of payload.
     pub bytes: u64,
+}
+
+impl Traffic {
+    /// Adds a segment with this payload.
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.segments += 1;
+        self.bytes += bytes;
+    }
 }

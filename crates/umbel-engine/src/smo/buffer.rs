@@ -119,7 +119,12 @@ impl Buffer {
 
     /// Returns when the oldest bytes that are not released were written.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        let piece = self.pieces.partition_point(|piece| end_of(piece) <= self.trail);
+        self.written_at(self.trail)
+    }
+
+    /// Returns when the byte at a position was written.
+    pub(super) fn written_at(&self, position: u64) -> Option<Instant> {
+        let piece = self.pieces.partition_point(|piece| end_of(piece) <= position);
         self.pieces.get(piece).map(|piece| piece.written)
     }
 

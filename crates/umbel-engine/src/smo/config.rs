@@ -71,6 +71,10 @@ pub struct RemovalRules {
     pub stall: Duration,
     /// Time for which it keeps its window closed, or smaller than a segment. Default 120 s.
     pub closed_window: Duration,
+    /// Time for which bytes of a master wait to be sent at most, because a child does not permit it.
+    /// Who holds them up then is removed. Where a master has no children, they are dropped. Default
+    /// none; several RTTs are the least that makes sense.
+    pub wait: Option<Duration>,
     /// Longest smoothed RTT. Default none.
     pub rtt: Option<Duration>,
     /// Least average congestion window in segments, judged after
@@ -85,6 +89,7 @@ impl Default for RemovalRules {
         RemovalRules {
             stall: Duration::from_mins(1),
             closed_window: Duration::from_mins(2),
+            wait: None,
             rtt: None,
             window: None,
             judged_after: Duration::from_secs(10),
@@ -125,7 +130,12 @@ pub struct SourceConfig {
     /// group's RTT, so that a repair is hardly later, and that children at like distances are
     /// counted together. Default 1 ms to 20 ms.
     pub gather: (Duration, Duration),
-    /// Age at which bytes are released: real-time mode. Default `None`.
+    /// Segments to a child by unicast of which one is left out, on average, to find receivers that
+    /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with a
+    /// window of more than 16 segments has it more rarely. Default 256, or 16 windows.
+    pub skip_every: u32,
+    /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
+    /// `None`.
     pub real_time: Option<Duration>,
     /// When children are removed.
     pub removal: RemovalRules,
@@ -146,6 +156,9 @@ pub struct SourceConfig {
     pub keep_alive: Duration,
     /// Number of probes without an answer after which it is removed. Default 5.
     pub keep_alive_probes: u32,
+    /// Time for which a receiver may leave its side open after it has acknowledged the source's
+    /// FIN: that of FIN-WAIT-2, which [RFC 9293 §3.6] leaves open. Default 60 s.
+    pub fin_wait: Duration,
     /// Duration of TIME-WAIT. Default 60 s.
     pub time_wait: Duration,
 }
@@ -167,6 +180,7 @@ impl SourceConfig {
             initial_window: 10,
             threshold: 0.05,
             gather: (Duration::from_millis(1), Duration::from_millis(20)),
+            skip_every: 256,
             real_time: None,
             removal: RemovalRules::default(),
             children: 10_000,
@@ -177,6 +191,7 @@ impl SourceConfig {
             syn_ack_transmissions: 5,
             keep_alive: Duration::from_mins(1),
             keep_alive_probes: 5,
+            fin_wait: Duration::from_mins(1),
             time_wait: Duration::from_mins(1),
         }
     }

@@ -37,7 +37,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::checksum::{self, Sum};
 use umbel_wire::ip::be16;
-use umbel_wire::tcp::{Flags, Packet, Segment, Seq};
+use umbel_wire::tcp::{Flags, Membership, Packet, Segment, Seq};
 
 /// Offset of fields in a TCP header.
 const DESTINATION_PORT: usize = 2;
@@ -90,6 +90,8 @@ pub struct DeliveryCounts {
     pub malformed: u64,
     /// Connections not enrolled because the table is full.
     pub table_full: u64,
+    /// Unicast segments whose membership option is of another version than this helper.
+    pub other_version: u64,
 }
 
 /// What is known of a connection.
@@ -188,7 +190,15 @@ impl Delivery {
             return;
         }
         let fresh = head.flags.has(Flags::SYN);
-        match (self.connections.get_mut(&key), head.options.membership) {
+        let membership = match head.options.membership {
+            Some(Membership::Port(port)) => Some(port),
+            Some(Membership::Other(_)) => {
+                self.counts.other_version += 1;
+                None
+            }
+            None => None,
+        };
+        match (self.connections.get_mut(&key), membership) {
             (Some(_), Some(0)) => {
                 self.connections.remove(&key);
             }

@@ -15,6 +15,8 @@ drop_reasons! {
     OutOfWindow,
     /// It acknowledges what was never sent. It is answered with an ACK.
     FarAhead,
+    /// It acknowledges what was left out on purpose. Its connection is reset.
+    Optimistic,
     /// It acknowledges what was acknowledged long ago.
     OldAck,
     /// A SYN or RST that does not fit the connection. It is answered with an ACK

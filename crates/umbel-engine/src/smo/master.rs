@@ -209,6 +209,36 @@ impl Master {
         Some(self.seats.get(self.una.winner()?)?.as_ref()?.slot)
     }
 
+    /// Returns the number of children that new data reaches by multicast. Costs O(n).
+    pub(super) fn hearing(&self) -> usize {
+        self.seats.iter().flatten().filter(|seat| seat.standing.edge.is_some()).count()
+    }
+
+    /// Returns the slots of its children.
+    pub(super) fn children(&self) -> Vec<u32> {
+        self.seats.iter().flatten().map(|seat| seat.slot).collect()
+    }
+
+    /// Returns when bytes that are not sent have waited for as long as they may.
+    pub(super) fn waited_at(&self, config: &SourceConfig) -> Option<Instant> {
+        Some(self.buffer.written_at(self.nxt)? + config.removal.wait?)
+    }
+
+    /// Drops what was not sent before a position. It is held as what was released is, for those who
+    /// are being connected.
+    pub(super) fn skip_to(&mut self, position: u64) {
+        self.nxt = self.nxt.max(position.min(self.buffer.end()));
+        self.buffer.release(self.nxt);
+        self.log.release(self.buffer.trail());
+        self.repairs.release(self.buffer.start());
+    }
+
+    /// Drops everything that was not sent, and forgets everything.
+    pub(super) fn skip_all(&mut self) {
+        self.buffer.forget(self.buffer.end());
+        self.skip_to(self.buffer.end());
+    }
+
     /// Returns whether new data reaches any child by multicast.
     pub(super) fn is_heard(&self) -> bool {
         self.edge.least().is_some()
@@ -230,10 +260,15 @@ impl Master {
     pub(super) fn refresh(&mut self, now: Instant, config: &SourceConfig) {
         let is_due = self.changes > self.count / 4 || now >= self.surveyed + STALE;
         if self.changes > 0 && is_due {
-            self.changes = 0;
-            self.surveyed = now;
-            self.survey = self.compute(config);
+            self.survey_all(now, config);
         }
+    }
+
+    /// Computes what concerns all children.
+    pub(super) fn survey_all(&mut self, now: Instant, config: &SourceConfig) {
+        self.changes = 0;
+        self.surveyed = now;
+        self.survey = self.compute(config);
     }
 
     /// Returns when [`refresh`](Master::refresh) is due for what changed lately.
@@ -304,6 +339,12 @@ impl Master {
         }
     }
 
+    /// Returns the bytes that may be under way: up to the limit, and a buffer more than was sent.
+    pub(super) fn window(&self, config: &SourceConfig) -> u64 {
+        let limit = self.limit(config).min(self.nxt + config.buffer as u64);
+        limit.saturating_sub(self.buffer.trail())
+    }
+
     /// Returns the position before which bytes may be forgotten at their age. The last segment in
     /// the window of the child that is furthest behind stays: nothing else could show that child
     /// that the stream has gone on, as what is beyond its window is dropped.
@@ -371,8 +412,7 @@ impl Master {
         if self.survey.rtt == 0 || self.count == 0 {
             return None;
         }
-        let window = self.limit(config).min(self.nxt + config.buffer as u64);
-        let window = window.saturating_sub(self.buffer.trail()).max(config.mss.into());
+        let window = self.window(config).max(config.mss.into());
         let gain = if self.survey.slow_start { PACE_GAIN.0 } else { PACE_GAIN.1 };
         let bits = gain * window as f64 * 8e9 / self.survey.rtt as f64;
         let known = self.pace.unwrap_or(0.0);

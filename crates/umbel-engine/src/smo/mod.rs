@@ -73,8 +73,13 @@
 //!                       ACK of FIN  │                  ▼  │ ACK of FIN
 //!                                   │              FinWait2▼
 //!                                   ▼  FIN / ACK       │ (closed)
-//!                                TimeWait ◀────────────┘
+//!                                TimeWait ◀────────────┤
+//!                                                      ▼ too long without FIN
+//!                                                 (forgotten)
 //! ```
+//!
+//! [RFC 9293 §3.6] sets FIN-WAIT-2 no time. Here it has [`SourceConfig::fin_wait`], whatever comes
+//! meanwhile, so that nobody holds a slot of the table for ever.
 //!
 //! FIN has a position: it follows the last byte of the stream. The FIN of a master is multicast
 //! with its last segment.
@@ -128,13 +133,15 @@
 //!
 //! Everyone who connects to a source or receives its channel learns its sequence numbers. A host
 //! that can send segments with the source's address can thus inject data, as into a plain TCP
-//! connection that it can observe. A receiver that acknowledges what it has not received harms
-//! itself alone, as it is never the slowest of its group.
+//! connection that it can observe. A receiver that acknowledges what it has not received is found
+//! out where it is served by unicast (`skips.rs`). In a group it is never the slowest, and stops
+//! limiting the others. A group of such receivers alone is bounded by the host's rate and by the
+//! buffer.
 //!
 //! # Validation
 //!
-//! `tests/corners.rs` has scripts in the manner of packetdrill, `tests/conditions.rs` and
-//! `tests/delivery.rs` run sources and [receivers](receiver) in a small network. `tests/seeds.rs`
+//! `tests/corners.rs` has scripts in the manner of packetdrill, `tests/conditions.rs`,
+//! `tests/rules.rs` and `tests/delivery.rs` run sources and [receivers](receiver) in a small network. `tests/seeds.rs`
 //! draws networks, transfers and attacks from seeds. The fuzz target `smo_source` stands behind
 //! what anyone sends. `umbel-net/tests/smo.rs` has the TCP of kernels as receivers. The bench
 //! `smo_acks` counts acknowledgements a second.
@@ -142,6 +149,7 @@
 mod api;
 mod buffer;
 mod child;
+mod children;
 mod config;
 mod congestion;
 pub mod delivery;
@@ -157,6 +165,7 @@ mod repairs;
 mod resent;
 mod rtt;
 mod scoreboard;
+mod skips;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -164,8 +173,8 @@ mod tournament;
 mod view;
 
 pub use api::{
-    ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
-    SourceStats, State, Stream, Traffic,
+    ChildId, ChildReport, CloseReason, MasterId, MasterReport, SourceCommand, SourceCommandError,
+    SourceEvent, SourceStats, State, Stream, Traffic,
 };
 pub use config::{Congestion, Fairness, Join, Release, RemovalRules, RttChoice, SourceConfig};
 pub use drops::{DropReason, Drops};

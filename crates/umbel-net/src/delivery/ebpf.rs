@@ -121,6 +121,7 @@ impl Deliverer for Program {
             already_held: self.counter(5),
             malformed: self.counter(6),
             table_full: self.counter(7),
+            other_version: self.counter(8),
         }
     }
 

@@ -16,7 +16,7 @@ use umbel_net::clock::Clock;
 use umbel_net::packet::PacketPort;
 use umbel_net::port::Port;
 use umbel_wire::Channel;
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 /// Length of a payload; with the membership option it still fits.
 pub const MSS: usize = 1400;
@@ -152,7 +152,7 @@ impl MiniServer {
             _ => self.channel.port,
         };
         let mss = flags.has(Flags::SYN).then_some(1460);
-        let membership = member.then_some(self.channel.port);
+        let membership = member.then_some(Membership::Port(self.channel.port));
         let options = Options { mss, membership, ..Options::default() };
         let source_port = self.server.port();
         let window = 60_000;

@@ -30,7 +30,7 @@ mod packet;
 mod segment;
 mod seq;
 
-pub use options::{Options, SackBlocks};
+pub use options::{Membership, Options, SackBlocks};
 pub use packet::{Packet, ip_len, pseudo_header};
 pub use segment::{Flags, Head, Segment};
 pub use seq::Seq;

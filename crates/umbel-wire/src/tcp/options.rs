@@ -5,14 +5,15 @@
 //!
 //! ```text
 //! +---------------+---------------+-------------------------------+
-//! |   kind 253    |   length 6    |         ExID 0x554D "UM"      |
-//! +---------------+---------------+-------------------------------+
-//! |    port       |
-//! +---------------+
+//! |   kind 253    |   length 7    |         ExID 0x554D "UM"      |
+//! +---------------+---------------+---------------+---------------+
+//! |   version 1   |             port              |
+//! +---------------+-------------------------------+
 //! ```
 //!
 //! Kind 253 is for experiments, told apart by an identifier [RFC 6994]. Stacks that do not know it
-//! ignore it.
+//! ignore it. What follows the version is for those who know that version. To all others it says
+//! nothing, and the connection is served by unicast.
 
 use super::Seq;
 use crate::ParseError;
@@ -71,6 +72,43 @@ impl PartialEq for SackBlocks {
 
 impl Eq for SackBlocks {}
 
+/// What the membership option says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// Destination port of the channel on which this connection is served from now on; 0 if it is
+    /// not.
+    Port(u16),
+    /// Something that this version of Umbel does not know. The version that does; 0 if it names
+    /// none.
+    Other(u8),
+}
+
+impl Membership {
+    /// Version of the option.
+    pub const VERSION: u8 = 1;
+
+    /// Reads the value of an option for experiments. `None` if it is another experiment.
+    fn parse(value: &[u8]) -> Option<Membership> {
+        Some(match value.strip_prefix(&MEMBERSHIP)? {
+            &[Membership::VERSION, high, low] => Membership::Port(u16::from_be_bytes([high, low])),
+            rest => Membership::Other(rest.first().copied().unwrap_or_default()),
+        })
+    }
+
+    fn emit(self, out: &mut Vec<u8>) {
+        let [u, m] = MEMBERSHIP;
+        match self {
+            Membership::Port(port) => {
+                out.extend([NOP, EXPERIMENT, 7, u, m, Membership::VERSION]);
+                out.extend(port.to_be_bytes());
+            }
+            Membership::Other(version) => {
+                out.extend([NOP, NOP, NOP, EXPERIMENT, 5, u, m, version]);
+            }
+        }
+    }
+}
+
 /// The options of a segment that TCP-SMO uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -82,9 +120,8 @@ pub struct Options {
     pub sack_permitted: bool,
     /// What was received out of order.
     pub sack: SackBlocks,
-    /// Destination port of the channel on which this connection is served from now on; 0 if it is
-    /// not. Only in unicast segments of the source.
-    pub membership: Option<u16>,
+    /// Which channel serves this connection. Only in unicast segments of the source.
+    pub membership: Option<Membership>,
 }
 
 impl Options {
@@ -128,10 +165,7 @@ impl Options {
             }
             EXPERIMENT => {
                 // Experiments of others are theirs.
-                if value.take(2).is_ok_and(|id| id == MEMBERSHIP) {
-                    self.membership = Some(u16::from_be_bytes(value.array()?));
-                }
-                value.rest();
+                self.membership = Membership::parse(value.rest()).or(self.membership);
             }
             _ => {
                 value.rest();
@@ -153,10 +187,8 @@ impl Options {
         if self.sack_permitted {
             out.extend([NOP, NOP, SACK_PERMITTED, 2]);
         }
-        if let Some(port) = self.membership {
-            out.extend([NOP, NOP, EXPERIMENT, 6]);
-            out.extend(MEMBERSHIP);
-            out.extend(port.to_be_bytes());
+        if let Some(membership) = self.membership {
+            membership.emit(out);
         }
         let room = (Options::MAX_LEN - (out.len() - start)).saturating_sub(4) / 8;
         let blocks = &self.sack.as_slice()[..room.min(self.sack.as_slice().len())];
@@ -198,9 +230,20 @@ mod tests {
             &[5, 6, 1, 2, 3, 4],
             &[9, 200, 0],
             &[253, 7, b'U', b'M', 1, 2],
-            &[253, 5, b'U', b'M', 1],
         ] {
             assert!(Options::parse(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn memberships_of_other_versions_are_told_apart_from_ours() {
+        for (bytes, membership) in [
+            (&[253, 7, b'U', b'M', 1, 0x1F, 0x90][..], Membership::Port(8080)),
+            (&[253, 7, b'U', b'M', 2, 0x1F, 0x90], Membership::Other(2)),
+            (&[253, 9, b'U', b'M', 1, 0x1F, 0x90, 1, 2], Membership::Other(1)),
+            (&[253, 4, b'U', b'M'], Membership::Other(0)),
+        ] {
+            assert_eq!(Options::parse(bytes).unwrap().membership, Some(membership), "{bytes:?}");
         }
     }
 
@@ -215,7 +258,8 @@ mod tests {
         (0..6).for_each(|n| sack.push(Seq(n), Seq(n + 1)));
         assert_eq!(sack.as_slice().len(), SackBlocks::MAX);
         let mut out = Vec::new();
-        Options { membership: Some(8080), sack, ..Options::default() }.emit(&mut out);
+        Options { membership: Some(Membership::Port(8080)), sack, ..Options::default() }
+            .emit(&mut out);
         assert_eq!(out.len(), 8 + 4 + 24);
         assert_eq!(Options::parse(&out).unwrap().sack.as_slice(), &sack.as_slice()[..3]);
     }

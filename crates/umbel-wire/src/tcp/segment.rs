@@ -154,7 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tcp::SackBlocks;
+    use crate::tcp::{Membership, SackBlocks};
 
     #[test]
     fn a_header_is_laid_out_as_the_rfc_says() {
@@ -193,7 +193,11 @@ mod tests {
     fn options() -> impl Strategy<Value = Options> {
         let blocks = proptest::collection::vec(any::<(u32, u32)>(), 0..=4);
         let others = (any::<Option<u16>>(), proptest::option::of(0..=14_u8), any::<bool>());
-        (others, blocks, any::<Option<u16>>()).prop_map(
+        let membership = prop_oneof![
+            any::<u16>().prop_map(Membership::Port),
+            any::<u8>().prop_map(Membership::Other),
+        ];
+        (others, blocks, proptest::option::of(membership)).prop_map(
             |((mss, window_scale, sack_permitted), blocks, membership)| {
                 let mut sack = SackBlocks::default();
                 // As many as fit beside the others.

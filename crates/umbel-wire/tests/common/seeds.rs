@@ -15,7 +15,7 @@ use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::signed::Signed;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, StreamMode};
-use umbel_wire::tcp::{Flags, Head, Options, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
 pub(crate) const TARGETS: [&str; 20] = [
@@ -614,7 +614,7 @@ fn tcp_segments() -> Vec<(&'static str, Vec<u8>)> {
         mss: Some(1460),
         window_scale: Some(7),
         sack_permitted: true,
-        membership: Some(8080),
+        membership: Some(Membership::Port(8080)),
         ..Options::default()
     };
     let mut sack = Options::default();

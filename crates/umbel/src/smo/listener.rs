@@ -414,8 +414,8 @@ impl Host<Source> for ListenHost {
                 self.members.remove(&master);
                 self.waiting.remove(&Stream::Master(master));
             }
-            SourceEvent::Closed { child } => self.gone(io, child, None),
-            SourceEvent::Removed { child, reason } => self.gone(io, child, Some(reason)),
+            SourceEvent::Closed { child, .. } => self.gone(io, child, None),
+            SourceEvent::Removed { child, reason, .. } => self.gone(io, child, Some(reason)),
             SourceEvent::Pace { rate, burst } => {
                 let rate = self.rate.map_or(rate, |most| most.min(rate));
                 io.set_burst(RateClass::Data, burst);

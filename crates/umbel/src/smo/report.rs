@@ -1,9 +1,13 @@
 //! What a server tells about itself: to its operator, in its summary, and to `umbel smo status`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbel_engine::smo::{ChildReport, CloseReason, SourceStats, State};
+use umbel_engine::Instant;
+use umbel_engine::smo::{
+    ChildReport, CloseReason, MasterId, MasterReport, Source, SourceStats, State,
+};
 
 /// Receivers named in a report at most, the slowest first.
 pub const NAMED: usize = 1_000;
@@ -27,8 +31,11 @@ pub struct Report {
     pub rate_bits_per_s: u64,
     /// Bytes and segments so far.
     pub traffic: Traffic,
-    /// Receivers, the slowest first; at most [`NAMED`].
+    /// Receivers: the slowest of each stream, then the second of each, and so on; at most [`NAMED`].
     pub slowest: Vec<Receiver>,
+    /// The streams that have receivers, the one first whose slowest permits least.
+    #[serde(default)]
+    pub by_stream: Vec<Group>,
     /// Input discarded, by reason.
     pub drops: String,
     /// What keeps segments from leaving, if anything does.
@@ -85,11 +92,33 @@ impl From<&SourceStats> for Traffic {
     }
 }
 
+/// A stream that is multicast, and those who receive it, at a moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    /// Port of its channel.
+    pub port: u16,
+    /// Its receivers.
+    pub receivers: usize,
+    /// Of these, those that multicast reaches.
+    pub hearing: usize,
+    /// Bytes of it that were multicast.
+    pub position: u64,
+    /// Round-trip time of the group in milliseconds.
+    pub rtt_ms: f64,
+    /// Bytes that may be under way.
+    pub window: u64,
+    /// The receiver that holds up the others, if any does, and what bounds it.
+    pub slowest: Option<Receiver>,
+}
+
 /// A receiver at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receiver {
     /// Its address.
     pub peer: String,
+    /// Port of the channel of its stream, if it shares one.
+    #[serde(default)]
+    pub stream: Option<u16>,
     /// Whether multicast reaches it.
     pub hearing: bool,
     /// Whether it shares a stream with others.
@@ -114,6 +143,52 @@ pub struct Receiver {
     pub timeouts: u64,
     /// What bounds it.
     pub bound: Bound,
+}
+
+/// What one connection took, at its end [SMO §IV-A].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Account {
+    /// Address of the receiver.
+    pub peer: String,
+    /// Seconds from its handshake to its end.
+    pub seconds: f64,
+    /// Bytes that it acknowledged.
+    pub bytes: u64,
+    /// Of these, those that were first sent to it by multicast.
+    pub multicast_bytes: u64,
+    /// Bytes first sent to it alone.
+    pub unicast_bytes: u64,
+    /// Bytes sent again to it alone.
+    pub unicast_again_bytes: u64,
+    /// Segments sent again to it alone.
+    pub unicast_again: u64,
+    /// Bytes that it sent.
+    pub received_bytes: u64,
+    /// Cuts of its congestion window.
+    pub loss_events: u64,
+    /// Its retransmission time-outs.
+    pub timeouts: u64,
+    /// How it ended.
+    pub reason: &'static str,
+}
+
+impl Account {
+    /// Creates the account of a connection that ends, in order if there is no reason.
+    pub(crate) fn new(child: &ChildReport, reason: Option<CloseReason>, now: Instant) -> Account {
+        Account {
+            peer: child.peer.to_string(),
+            seconds: now.since(child.since).as_secs_f64(),
+            bytes: child.received,
+            multicast_bytes: child.received_by_multicast(),
+            unicast_bytes: child.unicast_bytes - child.unicast_again.bytes,
+            unicast_again_bytes: child.unicast_again.bytes,
+            unicast_again: child.unicast_again.segments,
+            received_bytes: child.received_bytes,
+            loss_events: child.loss_events,
+            timeouts: child.timeouts,
+            reason: reason.map_or("both sides have finished", self::reason),
+        }
+    }
 }
 
 /// What bounds a receiver's progress.
@@ -142,10 +217,11 @@ impl Bound {
     }
 }
 
-impl From<&ChildReport> for Receiver {
-    fn from(child: &ChildReport) -> Receiver {
+impl Receiver {
+    fn new(child: &ChildReport, stream: Option<u16>) -> Receiver {
         Receiver {
             peer: child.peer.to_string(),
+            stream,
             hearing: child.hears,
             shared: child.master.is_some(),
             state: state(child.state).to_owned(),
@@ -162,12 +238,49 @@ impl From<&ChildReport> for Receiver {
     }
 }
 
-/// Returns the receivers of a report: of those that hold up others, the slowest first.
-pub(crate) fn slowest(children: impl Iterator<Item = ChildReport>) -> Vec<Receiver> {
-    let mut children: Vec<ChildReport> = children.collect();
-    // How far it lets its source send, in the order of streams.
-    children.sort_by_key(|child| (child.master.is_none(), edge(child), child.child));
-    children.iter().take(NAMED).map(Receiver::from).collect()
+/// Returns the receivers of a report. Positions of different streams do not compare: those of each
+/// are ranked among themselves, and by how far they let their stream go on.
+pub(crate) fn slowest(source: &Source) -> Vec<Receiver> {
+    let masters: BTreeMap<MasterId, MasterReport> =
+        source.masters().map(|master| (master.master, master)).collect();
+    let mut children: Vec<ChildReport> = source.children().collect();
+    children.sort_by_key(|child| (child.master.is_none(), child.master, edge(child), child.child));
+    let (mut last, mut rank) = (None, 0);
+    let ranked = children.iter().map(|child| {
+        rank = if child.master == last { rank + 1 } else { 0 };
+        last = child.master;
+        let master = child.master.and_then(|master| masters.get(&master));
+        let ahead = master.map(|master| edge(child).saturating_sub(master.position));
+        let order = (ahead.is_none(), rank, ahead, child.child);
+        (order, child, master.map(|master| master.channel.port))
+    });
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_by_key(|(order, ..)| *order);
+    ranked.iter().take(NAMED).map(|(_, child, stream)| Receiver::new(child, *stream)).collect()
+}
+
+/// Returns the streams that have receivers, the one first whose slowest permits least.
+pub(crate) fn by_stream(source: &Source) -> Vec<Group> {
+    let masters = source.masters().filter(|master| master.children > 0);
+    let mut groups: Vec<Group> = masters.map(|master| Group::new(source, &master)).collect();
+    groups.sort_by_key(|group| (group.window, group.port));
+    groups
+}
+
+impl Group {
+    fn new(source: &Source, master: &MasterReport) -> Group {
+        let port = master.channel.port;
+        let slowest = master.slowest.and_then(|child| source.report(child));
+        Group {
+            port,
+            receivers: master.children,
+            hearing: master.hearing,
+            position: master.position,
+            rtt_ms: master.rtt.as_secs_f64() * 1e3,
+            window: master.window,
+            slowest: slowest.map(|child| Receiver::new(&child, Some(port))),
+        }
+    }
 }
 
 /// Returns the position up to which a child permits to send.
@@ -211,8 +324,12 @@ pub(crate) const fn reason(reason: CloseReason) -> &'static str {
         CloseReason::ClosedWindow => "its application did not read for too long",
         CloseReason::Dead => "it does not answer any more",
         CloseReason::TooLate => "it fell behind what is kept",
+        CloseReason::HoldsUp => "it held up the stream for too long",
+        CloseReason::Gap => "its stream goes on after a gap",
         CloseReason::TooFar => "its round trip is too long",
         CloseReason::TooSlow => "its path is too slow",
+        CloseReason::Optimistic => "it acknowledged what it was not sent",
+        CloseReason::Lingered => "it has everything, but did not close its side",
     }
 }
 

@@ -25,6 +25,7 @@ mod sim;
 mod smo;
 mod smo_capture;
 mod smo_relay;
+mod smo_routed;
 mod smo_tls;
 mod soak;
 mod soak_send;

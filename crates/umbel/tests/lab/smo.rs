@@ -196,7 +196,21 @@ fn a_file_goes_to_everyone_from_its_beginning() {
         return;
     }
     let Some(lab) = lab(&clients(&[0.01, 0.0])) else { return };
-    let site = Site::new(&lab);
+    serve_file(&Site::new(&lab));
+}
+
+#[test]
+fn a_file_goes_to_everyone_by_ipv6_too() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.01, 0.0])) else { return };
+    serve_file(&Site::over_ipv6(&lab));
+}
+
+/// Serves a file to two hosts, and asks how it goes meanwhile.
+#[track_caller]
+fn serve_file(site: &Site<'_>) {
     files::make(&site.path(""), &[("file", LEN)]);
     let options = ["--receivers", "2", "--rate", "40M"];
     let mut server =
@@ -213,8 +227,11 @@ fn a_file_goes_to_everyone_from_its_beginning() {
     let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["report"]["receivers"], 2, "{status}");
     assert_eq!(status["report"]["slowest"].as_array().unwrap().len(), 2, "{status}");
+    let stream = &status["report"]["by_stream"][0];
+    assert_eq!((&stream["port"], &stream["receivers"]), (&8080.into(), &2.into()), "{status}");
+    assert!(stream["slowest"]["peer"].is_string() && stream["rtt_ms"].is_number(), "{status}");
     for download in &mut downloads {
-        download.expect(&site, &site.path("file"), MINUTE);
+        download.expect(site, &site.path("file"), MINUTE);
     }
     // Everyone has it.
     assert_eq!(server.wait_done(SOON)["answers"], 2);

@@ -2,6 +2,7 @@
 //! the end of all connections.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,29 +20,46 @@ const LEN: u64 = 1 << 20;
 /// A segment of a capture.
 #[derive(Debug)]
 struct Segment {
-    to: String,
+    to: IpAddr,
     port: u16,
-    from: String,
+    from: IpAddr,
     from_port: u16,
     seq: u32,
     len: u32,
     ack: u32,
     window: u32,
     flags: u32,
+    /// Port in the membership option.
+    membership: Option<u16>,
+}
+
+const FIN: u32 = 0x01;
+const SYN: u32 = 0x02;
+const RST: u32 = 0x04;
+
+impl Segment {
+    /// Returns the number after the segment.
+    fn end(&self) -> u32 {
+        let control = u32::from(self.flags & FIN > 0) + u32::from(self.flags & SYN > 0);
+        self.seq.wrapping_add(self.len + control)
+    }
 }
 
 /// Reads the segments of a capture with `tshark`.
 fn segments(capture: &std::path::Path) -> Vec<Segment> {
     let fields = [
         "ip.dst",
+        "ipv6.dst",
         "tcp.dstport",
         "ip.src",
+        "ipv6.src",
         "tcp.srcport",
         "tcp.seq_raw",
         "tcp.len",
         "tcp.ack_raw",
         "tcp.window_size",
         "tcp.flags",
+        "tcp.options",
     ];
     let mut command = Command::new("tshark");
     command.arg("-r").arg(capture).args(["-Y", "tcp", "-T", "fields"]);
@@ -51,20 +69,30 @@ fn segments(capture: &std::path::Path) -> Vec<Segment> {
     let segment = |line: &str| {
         let words: Vec<&str> = line.split('\t').collect();
         let number = |n: usize| words[n].parse().unwrap();
-        let flags = u32::from_str_radix(words[8].trim_start_matches("0x"), 16).unwrap();
+        // One of the families is empty.
+        let address = |n: usize| [words[n], words[n + 1]].concat().parse().unwrap();
+        let flags = u32::from_str_radix(words[10].trim_start_matches("0x"), 16).unwrap();
         Segment {
-            to: words[0].to_owned(),
-            port: words[1].parse().unwrap(),
-            from: words[2].to_owned(),
-            from_port: words[3].parse().unwrap(),
-            seq: number(4),
-            len: number(5),
-            ack: number(6),
-            window: number(7),
+            to: address(0),
+            port: words[2].parse().unwrap(),
+            from: address(3),
+            from_port: words[5].parse().unwrap(),
+            seq: number(6),
+            len: number(7),
+            ack: number(8),
+            window: number(9),
             flags,
+            membership: words.get(11).and_then(|options| membership(options)),
         }
     };
     text.lines().map(segment).collect()
+}
+
+/// Reads the port in the membership option of these options, in hexadecimal digits.
+fn membership(options: &str) -> Option<u16> {
+    let digits: String = options.chars().filter(char::is_ascii_hexdigit).collect();
+    let at = digits.find("fd07554d01")? + 10;
+    u16::from_str_radix(digits.get(at..at + 4)?, 16).ok()
 }
 
 /// Returns how far `a` is ahead of `b`.
@@ -122,60 +150,110 @@ fn merge(site: &Site<'_>, captures: &[PathBuf]) -> PathBuf {
     ordered
 }
 
+/// What a capture shows of a client's connection.
+#[derive(Debug, Default)]
+struct Client {
+    /// Number of the first byte of the stream.
+    first: Option<u32>,
+    /// The end of its window: what it permits to be sent.
+    permitted: Option<u32>,
+    /// The next number that it sends.
+    next: Option<u32>,
+    /// The greatest number that the server has acknowledged.
+    acknowledged: Option<u32>,
+    /// Port of the channel that serves it.
+    channel: u16,
+    has_ended: bool,
+}
+
+/// Returns the later of two numbers.
+fn later(known: Option<u32>, new: u32) -> Option<u32> {
+    Some(known.filter(|known| ahead(*known, new) > 0).unwrap_or(new))
+}
+
+impl Client {
+    /// Notes what it sends.
+    fn says(&mut self, segment: &Segment) {
+        self.next = later(self.next, segment.end());
+        // The window of a SYN is not scaled, and RST has none.
+        if segment.flags & (SYN | RST) == 0 {
+            self.permitted = later(self.permitted, segment.ack.wrapping_add(segment.window));
+        }
+        self.has_ended |= segment.flags & (FIN | RST) > 0;
+    }
+
+    /// Notes what it is sent by unicast, and checks the acknowledgement: of nothing that it did not
+    /// send, and never less than before.
+    fn hears(&mut self, segment: &Segment) {
+        self.channel = segment.membership.unwrap_or(self.channel);
+        if segment.flags & SYN > 0 {
+            self.first = Some(segment.end());
+        }
+        self.has_ended |= segment.flags & RST > 0;
+        let next = self.next.unwrap_or(segment.ack);
+        assert!(ahead(segment.ack, next) <= 0, "{segment:?} acknowledges too much: {self:?}");
+        let known = self.acknowledged.unwrap_or(segment.ack);
+        assert!(ahead(segment.ack, known) >= 0, "{segment:?} acknowledges too little: {self:?}");
+        self.acknowledged = Some(segment.ack);
+    }
+
+    /// Returns whether the data of a segment is within what it permits, and within its stream.
+    fn takes(&self, segment: &Segment) -> bool {
+        let data_end = segment.seq.wrapping_add(segment.len);
+        let fits = self.permitted.is_some_and(|edge| ahead(data_end, edge) <= 0);
+        fits && self.first.is_some_and(|first| ahead(segment.seq, first) >= 0)
+    }
+}
+
 /// Segments of a capture with data from the server.
 #[derive(Default)]
 struct Counts {
     multicast: usize,
+    /// Connections that were served by a channel when a multicast segment came, all in all.
+    members: usize,
     unicast: usize,
 }
 
-/// Checks that nothing came to a host beyond what had been permitted before. It is captured at the
-/// clients and not at the server, where two programs see each acknowledgement, and the server can
-/// answer before the time is noted for `tshark`.
-fn check(all: &[Segment], server: &str) -> Counts {
-    // What each client permits: the end of its window.
-    let mut permitted: BTreeMap<(&str, u16), u32> = BTreeMap::new();
+/// Checks that nothing came to a connection beyond what it had permitted before: what is multicast
+/// must fit each one that its channel serves. It is captured at the clients and not at the server,
+/// where two programs see each acknowledgement, and the server can answer before the time is noted
+/// for `tshark`.
+fn check(all: &[Segment], server: IpAddr) -> Counts {
+    let mut clients: BTreeMap<(IpAddr, u16), Client> = BTreeMap::new();
     let mut counts = Counts::default();
-    for (place, segment) in all.iter().enumerate() {
-        let Segment { to, port, from, from_port, seq, len, ack, window, flags } = segment;
-        if from != server {
-            let edge = ack.wrapping_add(*window);
-            // The window of a SYN is not scaled, and RST has none.
-            if flags & 0x06 == 0 {
-                let known = permitted.entry((from, *from_port)).or_insert(edge);
-                *known = if ahead(edge, *known) > 0 { edge } else { *known };
+    for segment in all {
+        if segment.from != server {
+            clients.entry((segment.from, segment.from_port)).or_default().says(segment);
+            continue;
+        }
+        if segment.to.is_multicast() {
+            assert_eq!((segment.ack, segment.membership), (0, None), "{segment:?}");
+            counts.multicast += 1;
+            let port = segment.port;
+            for (peer, client) in clients.iter().filter(|(_, client)| client.channel == port) {
+                assert!(
+                    client.has_ended || client.takes(segment),
+                    "{segment:?}, {peer:?}: {client:?}"
+                );
+                counts.members += 1;
             }
             continue;
         }
-        if *len == 0 || flags & 0x04 != 0 {
-            continue;
-        }
-        let end = seq.wrapping_add(*len);
-        let fits = if to.starts_with("232.") {
-            counts.multicast += 1;
-            permitted.values().any(|edge| ahead(end, *edge) <= 0)
-        } else {
+        let client = clients.entry((segment.to, segment.port)).or_default();
+        client.hears(segment);
+        if segment.len > 0 {
             counts.unicast += 1;
-            ahead(end, permitted[&(to.as_str(), *port)]) <= 0
-        };
-        let before = || {
-            let of_client = |s: &&Segment| *port == s.from_port || *port == s.port;
-            all[..place].iter().rev().filter(of_client).take(60).collect::<Vec<_>>()
-        };
-        assert!(fits, "{segment:?} is beyond all of {permitted:?}, after {:#?}", before());
+            assert!(client.takes(segment), "{segment:?}: {client:?}");
+        }
     }
     counts
 }
 
-#[test]
-fn no_segment_is_malformed_or_out_of_window() {
-    if !have(&["curl", "mergecap", "nft", "reordercap", "tshark"]) {
-        return;
-    }
-    let Some(lab) = lab(&clients(&[0.02, 0.0])) else { return };
-    let site = Site::new(&lab);
+/// Captures a session of three clients on two hosts, of which one comes late, and checks it.
+#[track_caller]
+fn capture(site: &Site<'_>) {
     files::make(&site.www(), &[("big", LEN)]);
-    let captures = ["h2", "h3"].map(|host| Capture::start(&site, host));
+    let captures = ["h2", "h3"].map(|host| Capture::start(site, host));
     let server = site.serve_http(&["--window", "500ms", "--rate", "10M"]);
     let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));
     let mut downloads = ["h2", "h3"].map(|host| site.curl(host, "big", host, &[]));
@@ -184,12 +262,12 @@ fn no_segment_is_malformed_or_out_of_window() {
     }
     let mut late = site.curl("h3", "big", "late", &[]);
     for download in downloads.iter_mut().chain([&mut late]) {
-        download.expect(&site, &site.www().join("big"), MINUTE);
+        download.expect(site, &site.www().join("big"), MINUTE);
     }
     end(server);
     // What is captured reaches the files within moments.
     std::thread::sleep(Duration::from_secs(1));
-    let capture = merge(&site, &captures.map(Capture::end));
+    let capture = merge(site, &captures.map(Capture::end));
 
     let mut bad = Command::new("tshark");
     bad.arg("-r").arg(&capture);
@@ -198,8 +276,31 @@ fn no_segment_is_malformed_or_out_of_window() {
     assert!(bad.stdout.is_empty(), "{}", String::from_utf8_lossy(&bad.stdout));
 
     let all = segments(&capture);
-    let Counts { multicast, unicast } = check(&all, &site.host("h1").addr4().to_string());
-    println!("{multicast} segments came by multicast, {unicast} by unicast");
+    let server = site.address("h1");
+    let server = server.trim_matches(['[', ']']).parse().unwrap();
+    let Counts { multicast, members, unicast } = check(&all, server);
+    println!("{multicast} segments came by multicast, {unicast} by unicast; {members} deliveries");
     assert!(multicast > 200 && unicast > 0, "{multicast} by multicast, {unicast} by unicast");
+    assert!(members > multicast, "{members} members of {multicast} segments");
     assert!(all.iter().all(|segment| segment.from_port == 8080 || segment.port == 8080));
+}
+
+const PROGRAMS: [&str; 5] = ["curl", "mergecap", "nft", "reordercap", "tshark"];
+
+#[test]
+fn no_segment_is_malformed_or_out_of_window() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.02, 0.0])) else { return };
+    capture(&Site::new(&lab));
+}
+
+#[test]
+fn no_segment_is_malformed_or_out_of_window_by_ipv6_either() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.02, 0.0])) else { return };
+    capture(&Site::over_ipv6(&lab));
 }

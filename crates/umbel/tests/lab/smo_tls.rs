@@ -37,7 +37,7 @@ fn curl(site: &Site<'_>, options: &[&str], url: &str) -> Output {
 }
 
 fn url(site: &Site<'_>, path: &str) -> String {
-    format!("https://{}:8080/{path}", site.host("h1").addr4())
+    format!("https://{}:8080/{path}", site.address("h1"))
 }
 
 /// Opens a connection from `h2`.
@@ -83,6 +83,22 @@ fn curl_gets_files_and_ranges_by_tls_and_nothing_is_multicast() {
     let summary = end(server);
     assert_eq!(summary["traffic"]["multicast_bytes"], 0, "{summary}");
     assert_eq!((&summary["together"], &summary["answers"]), (&0.into(), &5.into()), "{summary}");
+}
+
+#[test]
+fn curl_gets_a_file_by_tls_over_ipv6_too() {
+    if !have(&PROGRAMS) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.01])) else { return };
+    let site = Site::over_ipv6(&lab);
+    files::make(&site.www(), &[("big", LEN)]);
+    let (server, pin) = serve(&site, &["--state-dir", "state"]);
+    let trust = ["--globoff", "--tlsv1.3", "--insecure", "--pinnedpubkey", &pin];
+    let got = curl(&site, &trust, &url(&site, "big"));
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    assert!(got.stdout == std::fs::read(site.www().join("big")).unwrap());
+    assert_eq!(end(server)["traffic"]["multicast_bytes"], 0);
 }
 
 #[test]

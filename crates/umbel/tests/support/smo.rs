@@ -78,12 +78,13 @@ impl<'lab> Site<'lab> {
         Site { v6: true, ..Site::new(lab) }
     }
 
-    fn channel(&self) -> &'static str {
+    /// Returns the channel of the server.
+    pub(crate) fn channel(&self) -> &'static str {
         if self.v6 { CHANNEL_V6 } else { CHANNEL }
     }
 
     /// Returns the address of a host as URLs have it.
-    fn address(&self, host: &str) -> String {
+    pub(crate) fn address(&self, host: &str) -> String {
         let host = self.host(host);
         if self.v6 { format!("[{}]", host.addr6()) } else { host.addr4().to_string() }
     }

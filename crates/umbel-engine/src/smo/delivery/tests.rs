@@ -33,6 +33,7 @@ fn scene(family: usize) -> Scene {
 }
 
 fn head(ports: [u16; 2], seq: u32, ack: u32, flags: Flags, membership: Option<u16>) -> Head {
+    let membership = membership.map(Membership::Port);
     Head {
         source_port: ports[0],
         destination_port: ports[1],
@@ -119,6 +120,22 @@ impl Scene {
 
     fn ports(&self) -> Vec<u16> {
         self.delivery.connections().map(|(connection, _)| connection.local.port()).collect()
+    }
+}
+
+#[test]
+fn a_membership_of_another_version_enrols_nobody_and_is_counted() {
+    for family in 0..2 {
+        let mut scene = scene(family);
+        for version in [0, 2, 255] {
+            let mut head = head([PORT, 5000], 50, 7, Flags::SYN | Flags::ACK, None);
+            head.options.membership = Some(Membership::Other(version));
+            let packet = packet(scene.source, scene.host, &head, &[]);
+            assert_eq!(scene.handle(Direction::In, &packet, Checksum::Whole), []);
+        }
+        assert_eq!(scene.multicast(PORT, 100, Flags::PSH), []);
+        let counts = scene.delivery.counts();
+        assert_eq!((counts.other_version, counts.not_enrolled), (3, 1));
     }
 }
 

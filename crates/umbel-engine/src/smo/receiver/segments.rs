@@ -1,7 +1,7 @@
 //! Processing of segments [RFC 9293 §3.10.7].
 
 use bytes::Bytes;
-use umbel_wire::tcp::{Flags, Segment, Seq};
+use umbel_wire::tcp::{Flags, Membership, Segment, Seq};
 
 use super::back::Progress;
 use super::{BreakReason, DropReason, Reassembly, Receiver, ReceiverEvent, State, Timer};
@@ -15,7 +15,7 @@ impl Receiver {
     pub(super) fn on_unicast(&mut self, now: Instant, segment: &Segment<'_>) {
         self.stats.unicast += 1;
         // The helper reads it before the stack does.
-        if let Some(port) = segment.head.options.membership
+        if let Some(Membership::Port(port)) = segment.head.options.membership
             && self.helps
             && !matches!(self.state, State::Idle | State::Closed)
         {

@@ -78,7 +78,7 @@ fn syn_ack(ack: Seq) -> Vec<u8> {
             mss: Some(1000),
             window_scale: Some(0),
             sack_permitted: true,
-            membership: Some(channel().port),
+            membership: Some(umbel_wire::tcp::Membership::Port(channel().port)),
             ..Options::default()
         },
     };

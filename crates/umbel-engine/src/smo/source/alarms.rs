@@ -4,6 +4,7 @@ use super::Source;
 use crate::Instant;
 use crate::smo::api::CloseReason;
 use crate::smo::child::Served;
+use crate::smo::master::Master;
 use crate::smo::view::{View, log_of};
 
 impl Source {
@@ -18,13 +19,46 @@ impl Source {
         }
         for place in 0..self.masters.len() as u32 {
             self.advance(now, place);
+            self.end_waiting(now, place);
+        }
+    }
+
+    /// Returns when bytes of a master have waited for too long for its children to permit them.
+    fn waited_at(&self, master: &Master) -> Option<Instant> {
+        master.waited_at(&self.config).filter(|_| self.sendable(master) == 0)
+    }
+
+    /// Removes who holds up bytes for too long, or drops the bytes if there is nobody.
+    fn end_waiting(&mut self, now: Instant, place: u32) {
+        while let Some(master) = self.master(place)
+            && self.waited_at(master).is_some_and(|at| at <= now)
+        {
+            let (id, slowest) = (master.id, master.bottleneck());
+            if let Some(slot) = slowest {
+                self.remove(slot, CloseReason::HoldsUp);
+            }
+            let Source { masters, config, .. } = self;
+            let Some(master) = masters[place as usize].as_mut() else { return };
+            master.survey_all(now, config);
+            let wait = config.removal.wait.unwrap_or_default().as_nanos() as u64;
+            if slowest.is_none()
+                && let Some(moment) = now.as_nanos().checked_sub(wait)
+            {
+                master.skip_to(master.buffer.written_until(Instant::from_nanos(moment)));
+                self.tell_room(place, id);
+            }
         }
     }
 
     pub(super) fn next_timer(&self) -> Option<Instant> {
         let config = &self.config;
         let masters = self.masters.iter().flatten().flat_map(|master| {
-            [master.repairs.due(master.gather(config)), master.refresh_at(), master.age_at(config)]
+            [
+                master.repairs.due(master.gather(config)),
+                master.refresh_at(),
+                master.age_at(config),
+                self.waited_at(master),
+            ]
         });
         let others = [
             self.half_open.next_due(),
@@ -43,7 +77,7 @@ impl Source {
         let initial = self.config.initial_window;
         let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
         let Source { children, masters, .. } = self;
-        let child = children[slot as usize].as_mut().expect("who has an alarm is there");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(child.probe_at) && child.permits.size() > 0 {
@@ -81,12 +115,16 @@ impl Source {
     fn judge(&mut self, now: Instant, slot: u32) -> Option<CloseReason> {
         let rules = self.config.removal;
         let (real_time, keep_alive) = (self.config.real_time, self.config.keep_alive);
+        let fin_wait = self.config.fin_wait;
         let probes = self.config.keep_alive_probes.max(1);
         let (child, view) = self.seen(slot);
         let is_over = |since: Instant, time| now.since(since) >= time;
         let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;
         if child.keep_alive_probes >= probes && is_over(child.heard_at, quiet) {
             return Some(CloseReason::Dead);
+        }
+        if child.fin_acked.is_some_and(|at| is_over(at, fin_wait)) {
+            return Some(CloseReason::Lingered);
         }
         if child.permits.is_closed_for(now, rules.closed_window) {
             return Some(CloseReason::ClosedWindow);

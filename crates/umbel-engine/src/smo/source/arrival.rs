@@ -36,6 +36,10 @@ impl Source {
         match self.on_child_ack(now, slot, head, len > 0) {
             Acknowledged::Valid => {}
             Acknowledged::FarAhead => return self.challenge(now, slot, DropReason::FarAhead),
+            Acknowledged::Optimistic => {
+                self.drops.count(DropReason::Optimistic);
+                return self.remove(slot, CloseReason::Optimistic);
+            }
             Acknowledged::Old => return self.challenge(now, slot, DropReason::OldAck),
         }
         if len > 0 {
@@ -59,7 +63,7 @@ impl Source {
         has_payload: bool,
     ) -> Acknowledged {
         let Source { children, masters, base, stats, .. } = self;
-        let Some(child) = children[slot as usize].as_mut() else { return Acknowledged::Valid };
+        let Some(child) = children.get_mut(slot) else { return Acknowledged::Valid };
         let view = View::of(child, masters);
         let log = log_of(child, masters);
         let (before, losses) = (child.una, child.loss_events);
@@ -99,7 +103,7 @@ impl Source {
     /// Takes data and FIN of an acceptable segment, which begins `offset` after what was received.
     fn on_data(&mut self, slot: u32, segment: &Segment<'_>, offset: i32) {
         let Source { config, drops, events, .. } = self;
-        let child = self.children[slot as usize].as_mut().expect("it was there before");
+        let child = self.children.at(slot);
         child.ack_due = true;
         child.inbox.take(segment, offset, config.receive_buffer, drops);
         while let Some(bytes) = child.inbox.pop() {

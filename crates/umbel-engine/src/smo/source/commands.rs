@@ -23,6 +23,7 @@ impl Source {
             SourceCommand::Write { to: Stream::Child(to), bytes } => self.write_to(now, to, bytes),
             SourceCommand::Finish { to: Stream::Master(to) } => self.finish(now, to),
             SourceCommand::Finish { to: Stream::Child(to) } => self.finish_child(now, to),
+            SourceCommand::Gap { master } => self.gap(master),
             SourceCommand::Abort { child } => {
                 let slot = self.slot(child)?;
                 self.remove(slot, CloseReason::Aborted);
@@ -75,7 +76,7 @@ impl Source {
     pub(super) fn enter_master(&mut self, now: Instant, slot: u32, place: u32) {
         let Source { children, masters, .. } = self;
         let (Some(child), Some(master)) =
-            (children[slot as usize].as_mut(), masters[place as usize].as_mut())
+            (children.get_mut(slot), masters[place as usize].as_mut())
         else {
             return;
         };
@@ -164,6 +165,22 @@ impl Source {
         Ok(())
     }
 
+    fn gap(&mut self, id: MasterId) -> Result<(), Error> {
+        let place = self.place(id)?;
+        let Some(master) = self.master(place) else { return Err(Error::NoMaster(id)) };
+        if master.buffer.is_finished() {
+            return Err(Error::Ended);
+        }
+        for slot in master.children() {
+            self.remove(slot, CloseReason::Gap);
+        }
+        if let Some(master) = self.master_mut(place) {
+            master.skip_all();
+        }
+        self.tell_room(place, id);
+        Ok(())
+    }
+
     fn finish_child(&mut self, now: Instant, to: ChildId) -> Result<(), Error> {
         let slot = self.slot(to)?;
         let capacity = self.config.buffer;
@@ -186,6 +203,7 @@ impl Source {
                 }
                 child.own_end = Some(view.ackable);
                 child.hearing.on_end();
+                child.skips.forget();
             }
             Served::Done => return Err(Error::Ended),
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::{MIN_MSS, Source, SourceEvent};
 use crate::Instant;
@@ -239,7 +239,7 @@ impl Source {
             mss: Some(self.config.mss),
             window_scale: opened.shift.map(|_| 0),
             sack_permitted: opened.has_sack,
-            membership: Some(port),
+            membership: Some(Membership::Port(port)),
             ..Options::default()
         };
         let seq = self.base.plus(opened.at as u32).minus(1);
@@ -348,13 +348,10 @@ impl Source {
             shift: opened.shift.unwrap_or(0),
             has_sack: opened.has_sack,
             rtt,
+            skip: self.draw_skip(0),
         };
         let child = Child::new(now, &self.config, opening, &segment.head);
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.children.push(None);
-            self.children.len() as u32 - 1
-        });
-        self.children[slot as usize] = Some(Box::new(child));
+        let slot = self.children.insert(child);
         self.peers.insert(peer, slot);
         self.ids.insert(id, slot);
         self.stats.connected += 1;
@@ -366,7 +363,7 @@ impl Source {
                 None => self.remove(slot, CloseReason::TooLate),
             }
         }
-        if self.children[slot as usize].is_some() {
+        if self.children.get(slot).is_some() {
             self.on_segment(now, slot, segment);
         }
     }

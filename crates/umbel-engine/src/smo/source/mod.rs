@@ -14,10 +14,11 @@ use rand_core::Rng;
 use umbel_wire::tcp::{Flags, Head, Segment, Seq};
 
 use super::api::{
-    ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
-    SourceStats, Stream,
+    ChildId, ChildReport, CloseReason, MasterId, MasterReport, SourceCommand, SourceCommandError,
+    SourceEvent, SourceStats, Stream,
 };
 use super::child::{Child, Served};
+use super::children::Children;
 use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
 use super::master::Master;
@@ -50,8 +51,7 @@ pub struct Source {
     base: Seq,
     listens: bool,
     masters: Vec<Option<Master>>,
-    children: Vec<Option<Box<Child>>>,
-    free: Vec<u32>,
+    children: Children,
     /// Slot of each child, by its address.
     peers: Peers,
     /// Slot of each child, by its number.
@@ -73,6 +73,10 @@ pub struct Source {
     /// The master whose turn it is to multicast.
     turn: usize,
     pace: Option<Rate>,
+    /// Chooses what is left out.
+    random: Generator,
+    /// Segments that were left out.
+    left_out: u64,
     events: VecDeque<SourceEvent>,
     stats: SourceStats,
     drops: Drops,
@@ -94,8 +98,7 @@ impl Source {
             base,
             listens: true,
             masters,
-            children: Vec::new(),
-            free: Vec::new(),
+            children: Children::default(),
             peers: Peers::new(random.next_u64()),
             ids: BTreeMap::new(),
             next_id: 0,
@@ -107,6 +110,8 @@ impl Source {
             strays: Limiter::new(STRAYS),
             turn: 0,
             pace: None,
+            random,
+            left_out: 0,
             events: VecDeque::new(),
             stats: SourceStats::default(),
             drops: Drops::default(),
@@ -117,6 +122,12 @@ impl Source {
     /// Returns the source's counters.
     pub fn stats(&self) -> SourceStats {
         self.stats
+    }
+
+    /// Returns the number of segments that were left out on purpose, to be sent a round trip later
+    /// ([`SourceConfig::skip_every`]).
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Returns the discarded input, by reason.
@@ -187,7 +198,21 @@ impl Source {
     /// Returns the child that holds up the others of a master, if any does.
     pub fn slowest(&self, master: MasterId) -> Option<ChildId> {
         let slot = self.master(self.master_place(master)?)?.bottleneck()?;
-        Some(self.children[slot as usize].as_ref()?.id)
+        Some(self.children.get(slot)?.id)
+    }
+
+    /// Returns what each master is at. Costs O(n) in the number of children.
+    pub fn masters(&self) -> impl Iterator<Item = MasterReport> + '_ {
+        self.masters.iter().flatten().map(|master| MasterReport {
+            master: master.id,
+            channel: master.channel,
+            children: master.len(),
+            hearing: master.hearing(),
+            position: master.nxt,
+            rtt: master.rtt(),
+            window: master.window(&self.config),
+            slowest: self.slowest(master.id),
+        })
     }
 
     /// Returns the accounting of a child.
@@ -201,15 +226,20 @@ impl Source {
     }
 
     fn report_of(&self, slot: u32) -> Option<ChildReport> {
-        let child = self.children[slot as usize].as_ref()?;
+        self.children.get(slot).map(|child| self.report_on(child))
+    }
+
+    fn report_on(&self, child: &Child) -> ChildReport {
         let view = self.view(child);
         let master = match child.served {
             Served::Master(place, _) => self.master(place).map(|master| master.id),
             _ => None,
         };
-        Some(ChildReport {
+        ChildReport {
             child: child.id,
             peer: child.peer,
+            since: child.established,
+            received: (child.una - child.began_at).saturating_sub(child.fin_acked.is_some().into()),
             state: child.state(&view),
             master,
             hears: child.hearing.hears,
@@ -219,10 +249,11 @@ impl Source {
             congestion_window: child.window.bytes(),
             receive_window: child.permits.size(),
             unicast_bytes: child.unicast_bytes,
+            unicast_again: child.unicast_again,
             loss_events: child.loss_events,
             timeouts: child.timeouts,
             received_bytes: child.inbox.total(),
-        })
+        }
     }
 
     fn master_place(&self, id: MasterId) -> Option<u32> {
@@ -239,12 +270,12 @@ impl Source {
     }
 
     fn child(&self, id: ChildId) -> Option<&Child> {
-        self.children[*self.ids.get(&id)? as usize].as_deref()
+        self.children.get(*self.ids.get(&id)?)
     }
 
     /// Returns the child in a slot that is known to be taken.
     fn at(&mut self, slot: u32) -> &mut Child {
-        self.children[slot as usize].as_mut().expect("slots of the tables are taken")
+        self.children.at(slot)
     }
 
     /// Returns what a child must know of its stream.
@@ -255,7 +286,7 @@ impl Source {
     /// Returns a child with its view.
     fn seen(&mut self, slot: u32) -> (&mut Child, View) {
         let Source { children, masters, .. } = self;
-        let child = children[slot as usize].as_mut().expect("slots of the tables are taken");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         (child, view)
     }
@@ -288,7 +319,7 @@ impl Source {
             return;
         }
         let Source { children, masters, config, .. } = self;
-        let child = children[slot as usize].as_mut().expect("it was there before");
+        let child = children.at(slot);
         let view = View::of(child, masters);
         let waits = child.set_timers(now, config, &view);
         let sends_alone = !child.hearing.hears && child.sendable(&view) > 0;
@@ -361,6 +392,7 @@ impl Source {
         self.leave_master(slot);
         let child = self.at(slot);
         child.served = Served::Done;
+        child.fin_acked.get_or_insert(now);
         child.hearing.on_end();
         child.board.clear();
         (child.rto_at, child.probe_at) = (None, None);
@@ -402,6 +434,7 @@ impl Source {
     /// Ends a connection that both sides have finished.
     fn close(&mut self, now: Instant, slot: u32) {
         let base = self.base;
+        let report = self.account(slot);
         let child = self.at(slot);
         let (id, peer, ack_due) = (child.id, child.peer, child.ack_due);
         let (seq, ack) = (base.plus(child.una as u32), child.inbox.next());
@@ -412,19 +445,19 @@ impl Source {
             self.push_control(peer, self.bare(peer, seq, Some(ack), Flags::ACK));
         }
         self.forget(slot);
-        self.events.push_back(SourceEvent::Closed { child: id });
+        self.events.push_back(SourceEvent::Closed { child: id, report });
     }
 
     /// Ends a connection before its time, with RST.
     fn remove(&mut self, slot: u32, reason: CloseReason) {
-        let base = self.base;
+        let (base, report) = (self.base, self.account(slot));
         let (child, view) = self.seen(slot);
         let (id, peer) = (child.id, child.peer);
         // RST is valid only at the next sequence number that the receiver expects, or it is
         // challenged [RFC 5961 §3]. Where data was lost, that is SND.UNA.
         let seqs = [child.una, view.sent.max(child.una)];
         let ack = child.inbox.next();
-        if reason != CloseReason::Reset {
+        if !matches!(reason, CloseReason::Reset | CloseReason::Lingered) {
             for (n, position) in seqs.into_iter().enumerate() {
                 if n == 0 || position != seqs[0] {
                     let seq = base.plus(position as u32);
@@ -434,17 +467,22 @@ impl Source {
         }
         self.leave_master(slot);
         self.forget(slot);
-        self.events.push_back(SourceEvent::Removed { child: id, reason });
+        self.events.push_back(SourceEvent::Removed { child: id, reason, report });
+    }
+
+    /// Returns the account of a child that is about to end.
+    fn account(&self, slot: u32) -> Box<ChildReport> {
+        let child = self.children.of(slot);
+        Box::new(self.report_on(child))
     }
 
     fn forget(&mut self, slot: u32) {
         self.leave_master(slot);
         // An entry in the queue of those that are ready stays, and is passed over.
-        let Some(child) = self.children[slot as usize].take() else { return };
+        let Some(child) = self.children.remove(slot) else { return };
         self.peers.remove(&child.peer);
         self.ids.remove(&child.id);
         self.alarms.put(slot as usize, None);
-        self.free.push(slot);
     }
 
     /// Releases what a master may release, and tells what follows.
@@ -473,9 +511,11 @@ impl Source {
     fn tell_room(&mut self, place: u32, id: MasterId) {
         let Some(master) = self.master(place) else { return };
         let room = self.master_room(master);
-        if master.was_full && room >= self.config.buffer / ROOM_SHARE {
+        if room < self.config.buffer / ROOM_SHARE {
+            return;
+        }
+        if self.master_mut(place).is_some_and(|master| std::mem::take(&mut master.was_full)) {
             self.events.push_back(SourceEvent::Writable { to: Stream::Master(id), room });
-            self.masters[place as usize].as_mut().expect("it was there before").was_full = false;
         }
     }
 

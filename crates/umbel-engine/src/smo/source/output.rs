@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use bytes::Bytes;
-use umbel_wire::tcp::{Flags, Head, Options, Seq};
+use rand_core::Rng as _;
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 
 use super::{ROOM_SHARE, Source};
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
@@ -17,6 +18,8 @@ use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
 /// Segments to one child at once, so that they can leave as one.
 const BATCH: usize = 32;
+/// Segments in a window up to which it does not matter for how many segments none is left out.
+const SKIP_WINDOW: u64 = 16;
 /// While nobody hears a master, one segment in this number is multicast, to see whether anybody
 /// does.
 const SILENT: u64 = 64;
@@ -51,7 +54,7 @@ impl Source {
             }
             while let Some(slot) = self.ready.pop_front() {
                 // The slot may be empty by now, or have another child.
-                let child = self.children[slot as usize].as_mut();
+                let child = self.children.get_mut(slot);
                 let Some(child) = child.filter(|child| child.is_queued) else { continue };
                 child.is_queued = false;
                 if let Some(transmit) = self.transmit_child(now, slot, buf) {
@@ -98,7 +101,7 @@ impl Source {
     /// Returns the header of a segment to a child.
     fn head_to(&mut self, slot: u32, position: u64, flags: Flags) -> Head {
         let (base, config) = (self.base, &self.config);
-        let child = self.children[slot as usize].as_mut().expect("it was there before");
+        let child = self.children.at(slot);
         child.ack_due = false;
         let window = child.inbox.window(config.receive_buffer);
         let (peer, ack) = (child.peer, child.inbox.next());
@@ -118,7 +121,7 @@ impl Source {
                 let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
                 for &slot in wanting {
                     // A slot may have another child by now, which then is sent what it may have.
-                    let Some(child) = children[slot as usize].as_mut() else { continue };
+                    let Some(child) = children.get_mut(slot) else { continue };
                     child.wanted = child.wanted.saturating_sub(1);
                     match &repair {
                         Repair::Multicast(..) => child.on_repaired(now, run, start, config),
@@ -140,13 +143,12 @@ impl Source {
             let Some(part) = Part::of(&master.buffer, &run).filter(|_| run.end > start) else {
                 continue;
             };
-            self.stats.multicast_again.segments += 1;
-            self.stats.multicast_again.bytes += part.bytes.len() as u64;
+            self.stats.multicast_again.add(part.bytes.len() as u64);
             self.push_multicast(buf, channel.port, run.start, part, true);
             return Some(Transmit::control(Address::Channel(channel)));
         }
         while let Some((slot, id, run)) = self.repairs.pop_front() {
-            let Some(child) = self.children[slot as usize].as_mut().filter(|c| c.id == id) else {
+            let Some(child) = self.children.get_mut(slot).filter(|c| c.id == id) else {
                 continue;
             };
             if run.end <= child.una || child.board.has(run.start) {
@@ -154,8 +156,8 @@ impl Source {
             }
             let peer = child.peer;
             if let Some(len) = self.push_to_child(buf, slot, &run) {
-                self.stats.unicast_again.segments += 1;
-                self.stats.unicast_again.bytes += len;
+                self.stats.unicast_again.add(len);
+                self.at(slot).unicast_again.add(len);
                 self.on_repaired(now, slot, &run);
                 self.settle(now, slot);
                 return Some(Transmit::self_clocked(Address::Host(peer)));
@@ -172,14 +174,14 @@ impl Source {
     /// Notes that a run was sent to a child again.
     pub(super) fn on_repaired(&mut self, at: Instant, slot: u32, run: &Range<u64>) {
         let Source { children, masters, config, .. } = self;
-        let child = children[slot as usize].as_mut().expect("it was there before");
+        let child = children.at(slot);
         let start = View::of(child, masters).start;
         child.on_repaired(at, run, start, config);
     }
 
     /// Adds a segment to a child. Returns the length of its payload, or `None` if it is not held.
     fn push_to_child(&mut self, buf: &mut TransmitBuf, slot: u32, run: &Range<u64>) -> Option<u64> {
-        let child = self.children[slot as usize].as_ref().expect("it was there before");
+        let child = self.children.of(slot);
         let part = match &child.served {
             Served::Alone(Some(buffer)) => Part::of(buffer, run),
             Served::Master(place, _) => {
@@ -204,7 +206,9 @@ impl Source {
         }
         let len = part.bytes.len() as u64;
         let head = self.head_to(slot, run.start, flags);
-        self.at(slot).unicast_bytes += len;
+        let child = self.at(slot);
+        child.unicast_bytes += len;
+        child.skips.on_sent(run);
         self.push(buf, &head, part.bytes);
         Some(len)
     }
@@ -235,7 +239,7 @@ impl Source {
         if !child.hearing.hears && !matches!(child.served, Served::Done) {
             self.push_unicast(now, slot, buf);
             // It may have been removed.
-            self.children[slot as usize].as_ref()?;
+            self.children.get(slot)?;
         }
         if self.at(slot).ack_due && buf.is_empty() {
             self.push_ack(slot, buf);
@@ -256,7 +260,7 @@ impl Source {
             _ => 0,
         };
         let mut head = self.head_to(slot, position, Flags::default());
-        head.options.membership = Some(membership);
+        head.options.membership = Some(Membership::Port(membership));
         self.stats.control += 1;
         self.push(buf, &head, Bytes::new());
     }
@@ -278,6 +282,10 @@ impl Source {
             if is_last {
                 break;
             }
+            if !again && self.leave_out(now, slot, &run) {
+                continue;
+            }
+            let is_first = !again || self.at(slot).skips.touches(&run);
             let Some(len) = self.push_to_child(buf, slot, &run) else {
                 if self.config.real_time.is_none() {
                     self.remove(slot, CloseReason::TooLate);
@@ -294,17 +302,43 @@ impl Source {
             } else {
                 self.at(slot).on_sent(now, run.end);
             }
-            let traffic =
-                if again { &mut self.stats.unicast_again } else { &mut self.stats.unicast };
-            traffic.segments += 1;
-            traffic.bytes += len;
+            if is_first {
+                self.stats.unicast.add(len);
+            } else {
+                self.stats.unicast_again.add(len);
+                self.at(slot).unicast_again.add(len);
+            }
         }
         self.settle(now, slot);
     }
 
+    /// Leaves out a new segment, now and then. Returns whether it did.
+    fn leave_out(&mut self, now: Instant, slot: u32, run: &Range<u64>) -> bool {
+        if self.config.skip_every == 0 || self.config.real_time.is_some() {
+            return false;
+        }
+        let (child, view) = self.seen(slot);
+        if !child.may_leave_out(run, &view) {
+            return false;
+        }
+        let window = child.window.bytes().min(child.permits.size()) / u64::from(child.mss);
+        let countdown = self.draw_skip(window);
+        self.at(slot).leave_out(now, run.clone(), countdown);
+        self.left_out += 1;
+        true
+    }
+
+    /// Draws the number of segments until one is left out, so that nobody can foresee it. Where a
+    /// child's window has room for many, it is a number of windows: each can cost a round trip.
+    pub(super) fn draw_skip(&mut self, window: u64) -> u32 {
+        let every = u64::from(self.config.skip_every);
+        let every = every.max(window * every / SKIP_WINDOW).min(u32::MAX.into()) as u32;
+        every / 2 + self.random.next_u32() % every.max(1)
+    }
+
     /// Releases what a child that is served alone has acknowledged.
     pub(super) fn release_alone(&mut self, slot: u32) {
-        let Some(child) = self.children[slot as usize].as_mut() else { return };
+        let Some(child) = self.children.get_mut(slot) else { return };
         let (una, id) = (child.una, child.id);
         let Served::Alone(Some(buffer)) = &mut child.served else { return };
         buffer.forget(una);
@@ -316,7 +350,7 @@ impl Source {
     }
 
     /// Returns the number of bytes, FIN included, that a master may multicast now.
-    fn sendable(&self, master: &Master) -> u64 {
+    pub(super) fn sendable(&self, master: &Master) -> u64 {
         let all = master.buffer.end_with_fin().saturating_sub(master.nxt);
         let allowed = master.limit(&self.config).saturating_sub(master.nxt);
         let is_idle = master.behind(master.nxt).is_none();
@@ -372,8 +406,7 @@ impl Source {
                 if !buf.is_empty() && !buf.admits(Head::MIN_LEN + payload) {
                     break;
                 }
-                self.stats.multicast.segments += 1;
-                self.stats.multicast.bytes += payload as u64;
+                self.stats.multicast.add(payload as u64);
                 self.push_multicast(buf, port, run.start, part, is_last);
             } else if !buf.is_empty() {
                 break;
@@ -421,7 +454,7 @@ impl Source {
             self.at(slot).idle_at = None;
         }
         for slot in idle {
-            if let Some(child) = self.children[slot as usize].as_mut() {
+            if let Some(child) = self.children.get_mut(slot) {
                 child.progress = now;
                 self.settle(now, slot);
             }

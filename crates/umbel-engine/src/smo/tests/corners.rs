@@ -126,6 +126,100 @@ fn both_sides_finish_the_source_first() {
 }
 
 #[test]
+fn who_does_not_finish_its_side_is_forgotten_without_a_reset() {
+    run(
+        |config| config.keep_alive = Duration::from_secs(20),
+        &[
+            OPEN,
+            "
+            finish
+            * FP. 0
+            + 10
+            < . 1 ack 1
+            ! Drained
+            + 20000
+            > . 0 ack 1
+            < . 1 ack 1
+            + 20000
+            > . 0 ack 1
+            < P. 1 len 3 ack 1
+            > . 1 ack 4 win 65532 member 0
+            ! Received 3
+            + 19999
+            + 1
+            ! Removed Lingered
+            < . 4 ack 1
+            > R 1
+            ",
+        ]
+        .concat(),
+        "NoConnection 1",
+    );
+}
+
+#[test]
+fn a_syn_into_time_wait_opens_anew_if_its_number_is_new() {
+    after_open(
+        "
+        finish
+        * FP. 0
+        < F. 1 ack 1
+        > . 1 ack 2
+        ! ReceivedEnd
+        ! Drained
+        ! Closed
+        < S 1 mss 1000
+        > . 1 ack 2
+        < S 2 mss 1000
+        > . 1 ack 2
+        < R 2
+        < S 500 mss 1000
+        > R. 1501 ack 501
+        ",
+        "OverLimit 1",
+    );
+    run(
+        |config| config.join = crate::smo::Join::Asked,
+        "
+        < S 0 mss 1000
+        > S. -1 ack 1 member 0
+        < . 1 ack 0
+        ! Connected
+        shut
+        > FP. 0 ack 1
+        < F. 1 ack 1
+        > . 1 ack 2
+        ! ReceivedEnd
+        ! Closed
+        < S 500 mss 1000
+        > S. -1 ack 501 member 0
+        < . 501 ack 0
+        ! Connected
+        ",
+        "",
+    );
+}
+
+#[test]
+fn malformed_options_are_counted_and_change_nothing() {
+    after_open(
+        "
+        write 1000
+        * P. 0 len 1000
+        < . 1 ack 1000 raw 0200ffff
+        < . 1 ack 1000 raw 0203ffff
+        < . 1 ack 1000 raw 05060102
+        < . 1 ack 1000 raw 09ff0000
+        < . 1 ack 1000 raw 0101fd01
+        < . 1 ack 1000 raw 00ffffff
+        < S 9 raw 02050102
+        ",
+        "Malformed 6",
+    );
+    run(|_| {}, "< S 0 raw 0202ffff\n< S 0 raw 03020000", "Malformed 2");
+}
+
+#[test]
 fn both_sides_finish_the_receiver_first() {
     after_open(
         "
@@ -356,6 +450,63 @@ fn an_optimistic_receiver_only_hurts_itself() {
         ",
         "",
     );
+}
+
+/// A connection that is served alone, of which the first segment is left out.
+const SKIPPED: &str = "
+    < S 0 mss 1000 sack
+    > S. -1 ack 1 member 0
+    + 10
+    < . 1 ack 0
+    ! Connected
+    send 10000
+    > . 1000 len 1000 ack 1
+    > . 2000 len 1000 ack 1
+    > . 3000 len 1000 ack 1
+    + 10
+";
+
+#[track_caller]
+fn after_skip(script: &str, drops: &str) {
+    let change = |config: &mut crate::smo::SourceConfig| {
+        config.join = crate::smo::Join::Asked;
+        (config.skip_every, config.initial_window) = (1, 4);
+    };
+    run(change, &[SKIPPED, script].concat(), drops);
+}
+
+#[test]
+fn who_reports_what_was_left_out_gets_it_and_keeps_its_window() {
+    after_skip(
+        "
+        < . 1 ack 0 blocks 1000-2000
+        > . 0 len 1000 ack 1
+        > . 4000 len 1000 ack 1
+        < . 1 ack 0 blocks 1000-3000
+        > . 5000 len 1000 ack 1
+        < . 1 ack 0 blocks 1000-4000
+        > . 6000 len 1000 ack 1
+        + 10
+        < . 1 ack 4000
+        > . 7000 len 1000 ack 1
+        > . 8000 len 1000 ack 1
+        > P. 9000 len 1000 ack 1
+        ",
+        "",
+    );
+}
+
+#[test]
+fn who_acknowledges_what_was_left_out_is_removed() {
+    let removed = "
+        > R. 0 ack 1
+        > R. 4000 ack 1
+        ! Removed Optimistic
+    ";
+    for lie in ["ack 4000", "ack 1", "ack 1000", "ack 0 blocks 0-1000", "ack 0 blocks 500-3000"] {
+        println!("{lie}");
+        after_skip(&["< . 1 ", lie, removed].concat(), "Optimistic 1");
+    }
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod corners;
 mod delivery;
 mod network;
 mod repairs;
+mod rules;
 mod script;
 mod seeds;

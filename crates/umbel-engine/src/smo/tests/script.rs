@@ -4,11 +4,12 @@
 //! |---|---|
 //! | `< S 0 win 9000 mss 1000 sack` | A segment of the client: flags, sequence number, options |
 //! | `< P. 1 len 5 ack 100 blocks 200-300` | Payload, acknowledgement, SACK blocks |
+//! | `< . 1 ack 0 raw 02030000` | Bytes of options as they are, in hexadecimal |
 //! | `> S. -1 ack 1` | The next segment to the client |
 //! | `* . 0 len 1000` | The next multicast segment |
 //! | `! Connected` | The next event |
 //! | `+ 200` | Milliseconds pass, and timers run out |
-//! | `write 3000`, `finish`, `shut`, `abort`, `consume 5` | A command |
+//! | `write 3000`, `send 3000`, `finish`, `shut`, `abort`, `consume 5` | A command: write to all, to the last client alone |
 //!
 //! Sequence numbers are relative: the source's to position 0, the client's to its SYN. Only windows
 //! other than the full one are written. Everything that is sent and told must stand in the script.
@@ -16,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::network::{PORT, content};
 use crate::chance::generator;
@@ -63,6 +64,13 @@ fn number(word: Option<&str>) -> i64 {
     word.expect("a number follows").parse().unwrap()
 }
 
+/// Returns the bytes that hexadecimal digits say, whole words of 32 bits.
+fn bytes_of(digits: &str) -> Vec<u8> {
+    assert_eq!(digits.len() % 8, 0, "{digits}");
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
 impl Script {
     #[track_caller]
     fn step(&mut self, line: &str) {
@@ -79,6 +87,11 @@ impl Script {
             "<" => self.receive(words),
             "+" => self.pass(Duration::from_millis(number(words.next()) as u64)),
             "write" => {
+                let bytes = content(number(words.next()) as usize);
+                self.command(SourceCommand::Write { to, bytes });
+            }
+            "send" => {
+                let to = Stream::Child(self.child.unwrap());
                 let bytes = content(number(words.next()) as usize);
                 self.command(SourceCommand::Write { to, bytes });
             }
@@ -130,7 +143,7 @@ impl Script {
             window: u16::MAX,
             ..Head::default()
         };
-        let mut payload = Vec::new();
+        let (mut payload, mut raw) = (Vec::new(), Vec::new());
         let options: &mut Options = &mut head.options;
         while let Some(word) = words.next() {
             match word {
@@ -140,6 +153,7 @@ impl Script {
                 "mss" => options.mss = Some(number(words.next()) as u16),
                 "scale" => options.window_scale = Some(number(words.next()) as u8),
                 "sack" => options.sack_permitted = true,
+                "raw" => raw = bytes_of(words.next().unwrap()),
                 "blocks" => {
                     let (left, right) = words.next().unwrap().split_once('-').unwrap();
                     let at = |n: &str| self.base.plus(n.parse().unwrap());
@@ -150,6 +164,9 @@ impl Script {
         }
         let mut bytes = Vec::new();
         head.emit(&mut bytes);
+        bytes.extend(&raw);
+        // The length of the header, in words of 32 bits.
+        bytes[12] += (raw.len() as u8 / 4) << 4;
         bytes.extend(payload);
         testing::give(&mut *self.source, self.now, Address::Host(client), &bytes);
     }
@@ -169,7 +186,9 @@ impl Script {
             if head.window != u16::MAX && !head.flags.has(Flags::RST) {
                 parts.push(format!("win {}", head.window));
             }
-            parts.extend(head.options.membership.map(|port| format!("member {port}")));
+            if let Some(Membership::Port(port)) = head.options.membership {
+                parts.push(format!("member {port}"));
+            }
             self.output.push_back(parts.join(" "));
         }
         for event in testing::events(&mut *self.source) {

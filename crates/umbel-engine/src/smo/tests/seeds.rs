@@ -27,6 +27,7 @@ fn any_network(seed: u64, random: &mut Generator) -> Network {
         if below(random, 3) == 0 {
             config.congestion = Congestion::Cubic;
         }
+        config.skip_every = [0, 1, 8, 256][below(random, 4) as usize];
         config.buffer = 20_000 << below(random, 6);
         config.threshold = [0.0, 0.05, 0.5, 2.0][below(random, 4) as usize];
         config.removal.stall = Duration::from_mins(10);
@@ -101,6 +102,142 @@ fn everyone_receives_every_byte_in_both_directions_and_every_connection_ends() {
             assert!(node.has(&ReceiverEvent::ReceivedEnd));
         }
         assert_eq!((network.beyond_window, network.beyond_permission), (0, 0));
+    }
+}
+
+/// Sends bytes to each connection alone, and returns whether all have them in time.
+fn send_alone(network: &mut Network, bytes: &bytes::Bytes) {
+    let children: Vec<ChildId> = network.source.children().map(|child| child.child).collect();
+    for child in children {
+        let to = Stream::Child(child);
+        network.command(SourceCommand::Write { to, bytes: bytes.clone() });
+        network.command(SourceCommand::Finish { to });
+    }
+    network.run_until(20 * MINUTE, |network| {
+        network.receivers.iter().all(|node| node.got.len() == bytes.len())
+    });
+}
+
+#[test]
+fn no_honest_receiver_that_is_served_alone_is_taken_for_an_optimist() {
+    let mut filled = 0;
+    for seed in seeds(60) {
+        let random = &mut generator(seed);
+        let mut network = Network::new(seed, |config| {
+            config.join = Join::Asked;
+            config.skip_every = 1 + below(random, 10) as u32;
+            config.removal.stall = Duration::from_mins(10);
+            config.syn_ack_transmissions = 20;
+        });
+        network.expect_faults();
+        for _ in 0..=below(random, 6) {
+            let way = Way {
+                delay: Duration::from_millis(1 + below(random, 60)),
+                jitter: Duration::from_millis([0, 3, 30][below(random, 3) as usize]),
+                loss: (uniform(random) * 0.1, uniform(random) * 0.1),
+                duplicates: uniform(random) * 0.2,
+            };
+            network.add(way, |config| {
+                config.sack = below(random, 3) > 0;
+                config.ack_every = 1 + below(random, 4) as u8;
+                config.buffer = 2_500 << below(random, 8);
+                config.transmissions = 30;
+            });
+        }
+        network.connect_all();
+        let nodes = network.receivers.len();
+        network.run_until(5 * MINUTE, |network| network.source.len() == nodes);
+        let bytes = content(1000 + below(random, 200_000) as usize);
+        send_alone(&mut network, &bytes);
+        assert!(network.receivers.iter().all(|node| node.got == bytes), "seed {seed}");
+        assert_eq!(network.removed(), [], "seed {seed}");
+        filled += network.source.left_out();
+    }
+    assert!(filled > 60, "{filled} segments were left out");
+}
+
+#[test]
+fn leaving_out_segments_costs_an_honest_receiver_little() {
+    let time = |skip_every| {
+        let mut network = Network::new(1, |config| {
+            (config.join, config.skip_every) = (Join::Asked, skip_every);
+        });
+        network.add(Way::clean(20), |_| {});
+        network.expect_faults();
+        network.connect_all();
+        network.run_for(Duration::from_millis(200));
+        let begin = network.now;
+        send_alone(&mut network, &content(3_000_000));
+        assert_eq!(network.source.stats().loss_events, 0);
+        assert!(network.needless < 3, "{} segments were known", network.needless);
+        network.now.since(begin)
+    };
+    let (without, with) = (time(0), time(256));
+    println!("{without:?} without, {with:?} with");
+    assert!(with < without * 11 / 10, "{without:?} without, {with:?} with");
+}
+
+/// Returns the segments that left to a client that acknowledges all that was sent, and whether it
+/// was removed.
+fn outwit(seed: u64, join: Join) -> (u64, bool) {
+    let mut channel = crate::testing::channel();
+    channel.port = PORT;
+    let config =
+        SourceConfig { mss: 1000, join, base: Some(0), ..SourceConfig::new(PORT, channel) };
+    let mut source = Source::new(config, generator(seed));
+    let mut now = Instant::from_nanos(1_000_000_000);
+    let by = Address::Host(([10, 0, 0, 2], 40_000).into());
+    let say = |source: &mut Source, now: Instant, flags: Flags, seq: u32, ack: u32| {
+        // Multicast segments would be too long for it.
+        let options = Options { mss: Some(900), window_scale: Some(14), ..Options::default() };
+        let options = if flags.has(Flags::SYN) { options } else { Options::default() };
+        let head = Head {
+            source_port: 40_000,
+            destination_port: PORT,
+            seq: Seq(seq),
+            ack: Seq(ack),
+            flags,
+            window: u16::MAX,
+            options,
+        };
+        let mut payload = Vec::new();
+        head.emit(&mut payload);
+        source.handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
+    };
+    say(&mut source, now, Flags::SYN, 0, 0);
+    sent(&mut source, now);
+    say(&mut source, now, Flags::ACK, 1, 0);
+    let child = source.children().next().unwrap().child;
+    let to =
+        if join == Join::Asked { Stream::Child(child) } else { Stream::Master(MasterId::FIRST) };
+    let mut end = 0;
+    for _ in 0..100 {
+        now += Duration::from_millis(5);
+        let len = source.room(to);
+        let write = SourceCommand::Write { to, bytes: vec![7; len].into() };
+        source.handle_command(now, write).unwrap();
+        for (to, bytes) in sent(&mut source, now) {
+            let segment = umbel_wire::tcp::Segment::parse(&bytes).unwrap();
+            if matches!(to, Address::Host(_)) {
+                end = end.max(segment.end().0);
+            }
+        }
+        say(&mut source, now, Flags::ACK, 1, end);
+        if source.is_empty() {
+            break;
+        }
+    }
+    (source.stats().unicast.segments, source.is_empty())
+}
+
+#[test]
+fn who_acknowledges_all_that_was_sent_is_found_out_soon() {
+    for seed in seeds(60) {
+        for join in [Join::Asked, Join::AtOnce] {
+            let (segments, is_gone) = outwit(seed, join);
+            // At most 384 segments until one is left out, and twice as many in the next window.
+            assert!(is_gone && segments < 1200, "seed {seed}, {join:?}: {segments} segments");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use socket2::{Domain, Socket, Type};
 use umbel_engine::smo::delivery::{Checksum, Delivery as Rules, Direction};
-use umbel_wire::tcp::{Flags, Head, Options, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::*;
 use crate::packet::filter::Program as Filter;
@@ -75,7 +75,7 @@ struct Drawn {
     /// Distance of the sequence number from what the connection expects.
     ahead: i32,
     flags: u8,
-    membership: Option<u16>,
+    membership: Option<Membership>,
     payload: Vec<u8>,
     /// A byte that is changed after all checksums were made.
     damage: Option<(usize, u8)>,
@@ -85,7 +85,11 @@ struct Drawn {
 fn drawn() -> impl Strategy<Value = Drawn> {
     let port = prop_oneof![4 => Just(CHANNEL), 1 => Just(PORT), 1 => any::<u16>()];
     let membership = prop_oneof![
-        4 => Just(None), 3 => Just(Some(CHANNEL)), 1 => Just(Some(0)), 1 => Just(Some(PORT)),
+        4 => Just(None),
+        3 => Just(Some(Membership::Port(CHANNEL))),
+        1 => Just(Some(Membership::Port(0))),
+        1 => Just(Some(Membership::Port(PORT))),
+        1 => any::<u8>().prop_map(|version| Some(Membership::Other(version))),
     ];
     let source_port = prop_oneof![9 => Just(PORT), 1 => any::<u16>()];
     let damage = proptest::option::weighted(0.2, (14..100_usize, any::<u8>()));
@@ -226,6 +230,9 @@ fn compare(classifier: Classifier, connected: &Connected) {
     assert_eq!(program.delivered, rules.delivered, "{both:?}");
     assert_eq!(program.already_held, rules.already_held, "{both:?}");
     assert_eq!(program.segments, rules.segments, "{both:?}");
+    // Damaged segments count for the program alone.
+    let others = both.map(|counts| counts.other_version);
+    assert!(others[1] > 20 && others[0] >= others[1], "{both:?}");
 }
 
 #[test]

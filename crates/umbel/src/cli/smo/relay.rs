@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::super::duration::parse_duration;
 use super::super::output::Output;
 use super::super::signals;
 use super::super::teller::Teller;
@@ -21,7 +23,8 @@ use crate::smo::serve::ServeObserver;
                                                    a web site: curl http://RELAY/big.iso
 A relay is an ordinary client of its server, and a server for its own clients, which connect to it as
 to any other. Without --http it connects to its server when it begins. It holds no more than --buffer
-of a stream: if its clients are slow, the server waits.")]
+of a stream: if its clients are slow, the server waits, or with --max-delay they are cut off. If the
+server cuts the relay off, it goes on where the stream is then, and its clients are cut off, too.")]
 pub(super) struct RelayArgs {
     #[command(flatten)]
     helper: HelperArgs,
@@ -34,6 +37,10 @@ pub(super) struct RelayArgs {
     /// Relay what the server offers by HTTP, instead of one stream
     #[arg(long)]
     http: bool,
+    /// Let bytes of a live stream wait at most so long to be sent on: a receiver that holds them up
+    /// for longer is cut off, and without receivers they are dropped [default: the server waits]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "http")]
+    max_delay: Option<Duration>,
     #[command(flatten)]
     http_args: HttpArgs,
     #[command(flatten)]
@@ -49,7 +56,8 @@ pub(super) struct RelayArgs {
 /// If nothing can be relayed.
 pub(super) fn run(args: &RelayArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let options = args.engine.options(args.listen, args.channel);
+    let mut options = args.engine.options(args.listen, args.channel);
+    options.config.removal.wait = args.max_delay;
     let helper = args.helper.options(args.engine.interface.clone());
     let relayed = if args.http {
         let HttpArgs { smallest, .. } = args.http_args;

@@ -21,7 +21,7 @@ use super::super::rate::parse_rate;
 use super::super::signals;
 use super::super::teller::{TELL_EVERY, Teller};
 use crate::smo::address::{Group, Listen};
-use crate::smo::report::Report;
+use crate::smo::report::{Account, Report};
 use crate::smo::serve::{ServeObserver, ServeOptions, ServeSummary, Serving, Start, What, serve};
 use crate::state;
 
@@ -410,6 +410,21 @@ impl ServeObserver for ServerTeller {
             traffic.multicast_again,
             traffic.unicast_again
         ));
+    }
+
+    fn ended(&self, account: &Account) {
+        self.0.output.json(&json!({ "event": "ended", "account": account }));
+        tracing::info!(
+            "{} ended after {:.1} s: {} received, {} by multicast and {} by unicast, {} segments \
+             again; {}",
+            account.peer,
+            account.seconds,
+            ByteCount(account.bytes),
+            ByteCount(account.multicast_bytes),
+            ByteCount(account.unicast_bytes),
+            account.unicast_again,
+            account.reason,
+        );
     }
 
     fn removed(&self, peer: &str, reason: &'static str) {

@@ -9,7 +9,7 @@ use umbel_engine::units::ByteCount;
 use super::super::output::{Output, plain};
 use super::serve::rate;
 use crate::smo::control;
-use crate::smo::report::{Receiver, Report};
+use crate::smo::report::{Group, Receiver, Report};
 
 /// Options of `umbel smo status`.
 #[derive(Debug, clap::Args)]
@@ -70,10 +70,15 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     if !report.drops.is_empty() {
         lines.push(format!("discarded: {}", report.drops));
     }
+    lines.extend(report.by_stream.iter().take(most).map(stream));
+    if report.by_stream.len() > most && most > 0 {
+        lines.push(format!("… {} more streams", report.by_stream.len() - most));
+    }
     if report.slowest.is_empty() || most == 0 {
         return lines;
     }
-    let titles = ["receiver", "by", "rtt ms", "cwnd", "rwnd", "under way", "lost", "bound by"];
+    let titles =
+        ["receiver", "stream", "by", "rtt ms", "cwnd", "rwnd", "under way", "lost", "bound by"];
     lines.push(row(&titles.map(str::to_owned)));
     lines.extend(report.slowest.iter().take(most).map(|receiver| row(&cells(receiver))));
     if report.receivers > most {
@@ -82,7 +87,25 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     lines
 }
 
-fn cells(receiver: &Receiver) -> [String; 8] {
+fn stream(group: &Group) -> String {
+    let slowest = match &group.slowest {
+        Some(slowest) => {
+            format!("the slowest is {}: {}", plain(&slowest.peer), slowest.bound.words())
+        }
+        None => "nobody holds it up".to_owned(),
+    };
+    format!(
+        "stream {}: {} receivers, {} by multicast; at {}, rtt {:.1} ms, window {}; {slowest}",
+        group.port,
+        group.receivers,
+        group.hearing,
+        ByteCount(group.position),
+        group.rtt_ms,
+        ByteCount(group.window),
+    )
+}
+
+fn cells(receiver: &Receiver) -> [String; 9] {
     let by = match (receiver.shared, receiver.hearing) {
         (true, true) => "multicast",
         (true, false) => "unicast",
@@ -90,6 +113,7 @@ fn cells(receiver: &Receiver) -> [String; 8] {
     };
     [
         plain(&receiver.peer),
+        receiver.stream.map_or("-".to_owned(), |port| port.to_string()),
         by.to_owned(),
         format!("{:.1}", receiver.rtt_ms),
         receiver.congestion_window.to_string(),
@@ -100,8 +124,9 @@ fn cells(receiver: &Receiver) -> [String; 8] {
     ]
 }
 
-fn row([peer, by, rtt, cwnd, rwnd, outstanding, lost, bound]: &[String; 8]) -> String {
-    format!("{peer:<24} {by:<9} {rtt:>8} {cwnd:>9} {rwnd:>9} {outstanding:>9} {lost:>5}  {bound}")
+fn row([peer, stream, by, rtt, cwnd, rwnd, outstanding, lost, bound]: &[String; 9]) -> String {
+    let numbers = format!("{rtt:>8} {cwnd:>9} {rwnd:>9} {outstanding:>9} {lost:>5}");
+    format!("{peer:<24} {stream:>6} {by:<9} {numbers}  {bound}")
 }
 
 #[cfg(test)]
@@ -113,6 +138,7 @@ mod tests {
     fn the_slowest_come_first_and_the_rest_are_counted() {
         let receiver = |peer: &str, bound| Receiver {
             peer: peer.to_owned(),
+            stream: Some(8080),
             hearing: true,
             shared: true,
             state: "established".to_owned(),
@@ -130,11 +156,25 @@ mod tests {
             receiver("10.0.0.2:5000", Bound::Application),
             receiver("10.0.0.3:5000", Bound::Network),
         ];
-        let report = Report { receivers: 2, slowest, ..Report::default() };
+        let group = Group {
+            port: 8080,
+            receivers: 2,
+            hearing: 2,
+            position: 3 << 20,
+            rtt_ms: 0.25,
+            window: 14_600,
+            slowest: slowest.first().cloned(),
+        };
+        let by_stream = vec![group.clone(), Group { port: 8081, slowest: None, ..group }];
+        let report = Report { receivers: 2, slowest, by_stream, ..Report::default() };
         let lines = lines(&report, 1);
-        assert_eq!(lines.len(), 5, "{lines:?}");
-        assert!(lines[3].contains("10.0.0.2:5000"), "{lines:?}");
-        assert!(lines[3].ends_with("3  its application reads slowly"), "{lines:?}");
-        assert_eq!(lines[4], "… 1 more");
+        assert_eq!(lines.len(), 7, "{lines:?}");
+        assert!(lines[2].starts_with("stream 8080: 2 receivers, 2 by multicast"), "{lines:?}");
+        let slowest = "the slowest is 10.0.0.2:5000: its application reads slowly";
+        assert!(lines[2].ends_with(slowest), "{lines:?}");
+        assert_eq!(lines[3], "… 1 more streams");
+        assert!(lines[5].contains("10.0.0.2:5000"), "{lines:?}");
+        assert!(lines[5].ends_with("3  its application reads slowly"), "{lines:?}");
+        assert_eq!(lines[6], "… 1 more");
     }
 }

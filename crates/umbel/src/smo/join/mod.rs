@@ -23,6 +23,10 @@ const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the end of the user's program is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What the user is told where server and helper do not understand each other.
+const OTHER_VERSION: &str = "the server is of another version than this helper: connections here \
+                             get unicast; run the same version of umbel on both";
+
 /// How to help.
 #[derive(Clone, Debug)]
 pub struct HelperOptions {
@@ -80,6 +84,7 @@ impl Helper {
             not_ready: counts.not_ready + counts.gone,
             malformed: counts.malformed,
             table_full: counts.table_full,
+            other_version: counts.other_version,
         }
     }
 }
@@ -105,6 +110,8 @@ pub struct JoinSnapshot {
     pub malformed: u64,
     /// Connections for which there was no room.
     pub table_full: u64,
+    /// Segments of the server that are for helpers of another version.
+    pub other_version: u64,
 }
 
 /// What to do while the helper is at work.
@@ -183,7 +190,7 @@ pub fn join(
     let began = Instant::now();
     let until = meanwhile.time.and_then(|time| began.checked_add(time));
     let mut next_report = began;
-    let mut advised = false;
+    let (mut advised, mut told_version) = (false, false);
     let exit_code = loop {
         let now = Instant::now();
         if let Some(status) = program.as_mut().map(Child::try_wait).transpose()?.flatten() {
@@ -194,7 +201,12 @@ pub fn join(
         }
         if now >= next_report {
             next_report = now + TICK;
-            observer.progress(&helper.snapshot(began));
+            let snapshot = helper.snapshot(began);
+            observer.progress(&snapshot);
+            if !told_version && snapshot.other_version > 0 {
+                told_version = true;
+                observer.note(OTHER_VERSION);
+            }
             if !advised && let Some(advice) = helper.delivery.advice() {
                 advised = true;
                 observer.note(&advice);

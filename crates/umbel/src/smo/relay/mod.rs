@@ -7,27 +7,30 @@
 //!
 //! A level holds at most the buffer of its streams and the receive buffer of a socket. When the
 //! clients of a relay are slow, its socket fills up, its window closes, and the server waits for the
-//! relay, as for any slow receiver.
+//! relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`]) they are cut
+//! off instead, so that each level adds no more than that to the delay of a live stream.
+//!
+//! Who is cut off by the server further up connects again, and goes on where the stream is then. Its
+//! own clients are cut off, too, since no connection can skip over the gap, and may come again.
+//!
+//! [`RemovalRules::wait`]: umbel_engine::smo::RemovalRules::wait
 
+mod feed;
 mod upstream;
 
-use std::io::{self, Read};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
 
+use anyhow::Context;
+
+use self::feed::Feed;
 use self::upstream::Upstream;
 use super::join::{Helper, HelperOptions};
 use super::serve::desk::Rules;
 use super::serve::host::Input;
-use super::serve::library::Clerk;
 use super::serve::{
     Conduct, Interrupt, Place, ServeObserver, ServeOptions, ServeSummary, Start, run,
 };
 use crate::endpoint::Wiring;
-
-/// Time in which the server further up must accept a connection.
-const CONNECT: Duration = Duration::from_secs(20);
 
 /// What is relayed.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +70,7 @@ pub fn relay(
     }
     match relayed {
         Relayed::Stream(start) => {
-            let library = Clerk::pipe(Later::Server(server), news)?;
+            let library = Feed::start(server, news).context("cannot start")?;
             let conduct = Conduct { rules: Rules::Live(start), keep: false, identity: None };
             run(library, conduct, place, options, observer, wiring)
         }
@@ -76,25 +79,6 @@ pub fn relay(
             let rules = Rules::Web { start, smallest };
             let conduct = Conduct { rules, keep: true, identity: None };
             run(library, conduct, place, options, observer, wiring)
-        }
-    }
-}
-
-/// A connection that is opened when it is first read, so that a relay without clients does not hold
-/// up the server.
-enum Later {
-    Server(SocketAddr),
-    Open(TcpStream),
-}
-
-impl Read for Later {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if let Later::Server(server) = *self {
-            *self = Later::Open(TcpStream::connect_timeout(&server, CONNECT)?);
-        }
-        match self {
-            Later::Open(stream) => stream.read(bytes),
-            Later::Server(_) => Ok(0),
         }
     }
 }

@@ -111,6 +111,14 @@ impl Deliveries {
         if promised { Progress::Broken(to) } else { Progress::Done(to) }
     }
 
+    /// Goes on reading after a gap.
+    pub(crate) fn read_again(&mut self, library: &mut dyn Library, reading: Reading) {
+        if let Some(delivery) = self.open.get_mut(&reading) {
+            delivery.asked = false;
+            self.ask(library, reading);
+        }
+    }
+
     /// Ends the delivery to a stream, if there is one.
     pub(crate) fn end(&mut self, library: &mut dyn Library, to: Stream) {
         if let Some(reading) = self.readings.remove(&to) {

@@ -210,6 +210,12 @@ impl<L: Library> Desk<L> {
                 let progress = self.deliveries.read(io, &mut self.library, reading, bytes);
                 self.follow(io, progress);
             }
+            News::Gap { reading } => {
+                if let Some(Stream::Master(master)) = self.deliveries.stream(reading) {
+                    let _ = io.command(SourceCommand::Gap { master });
+                }
+                self.deliveries.read_again(&mut self.library, reading);
+            }
             News::Failed { reading, reason } => {
                 tracing::warn!("cannot read on: {reason}");
                 if let Some(to) = self.deliveries.stream(reading) {

@@ -14,13 +14,17 @@ use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
 use umbel_net::session::WebKeys;
 
-use super::super::report::{self, RateMeter, Report, Traffic};
+use super::super::report::{self, Account, RateMeter, Report, Traffic};
 use super::desk::{Desk, Rules};
 use super::library::{Library, News};
 use super::secure::{Heard, Secure, SecureIo};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
+
+/// What the user is told when a stream is interrupted.
+const GAP: &str = "the server further up cut this relay off; it goes on where the stream is now, and \
+                   its receivers are cut off, too";
 
 /// Input of a server's host.
 #[derive(Debug)]
@@ -40,6 +44,9 @@ pub trait ServeObserver: Send + Sync {
 
     /// Reports progress, about ten times a second.
     fn progress(&self, _report: &Report) {}
+
+    /// A connection ended, in order or not.
+    fn ended(&self, _account: &Account) {}
 
     /// A receiver was cut off.
     fn removed(&self, _peer: &str, _reason: &'static str) {}
@@ -220,7 +227,8 @@ impl<L: Library> ServeHost<L> {
         report.seconds = at.as_secs_f64();
         report.streams = self.desk.streams();
         report.rate_bits_per_s = self.meter.bits_per_s();
-        report.slowest = if named { report::slowest(engine.children()) } else { Vec::new() };
+        report.slowest = if named { report::slowest(engine) } else { Vec::new() };
+        report.by_stream = if named { report::by_stream(engine) } else { Vec::new() };
     }
 
     fn gone(&mut self, io: &mut Machine<'_>, child: ChildId) -> Option<String> {
@@ -271,10 +279,12 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                     self.stop(io);
                 }
             }
-            SourceEvent::Closed { child } => {
+            SourceEvent::Closed { child, report } => {
+                self.observer.ended(&Account::new(&report, None, io.now()));
                 self.gone(io, child);
             }
-            SourceEvent::Removed { child, reason } => {
+            SourceEvent::Removed { child, reason, report } => {
+                self.observer.ended(&Account::new(&report, Some(reason), io.now()));
                 self.removed += 1;
                 if let Some(peer) = self.gone(io, child) {
                     self.observer.removed(&peer, report::reason(reason));
@@ -291,6 +301,9 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     fn input(&mut self, io: &mut Machine<'_>, input: Input) {
         match input {
             Input::News(news) => {
+                if matches!(news, News::Gap { .. }) {
+                    self.observer.note(GAP);
+                }
                 self.at_desk(io, |desk, io| desk.news(io, news));
                 self.set_alarm(io);
             }

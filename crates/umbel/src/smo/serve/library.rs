@@ -42,6 +42,8 @@ pub(crate) enum News {
     Found { reading: Reading, document: Result<Document, Status> },
     /// The next bytes; none at the end.
     Bytes { reading: Reading, bytes: Bytes },
+    /// The stream goes on after a gap. The host asks again.
+    Gap { reading: Reading },
     /// The document cannot be read on.
     Failed { reading: Reading, reason: String },
 }

@@ -1,0 +1,131 @@
+//! The time-outs of a child, and what follows.
+
+use std::time::Duration;
+
+use super::Child;
+use crate::Instant;
+use crate::smo::config::SourceConfig;
+use crate::smo::master::SendLog;
+use crate::smo::scoreboard::Kind;
+use crate::smo::view::View;
+
+/// Duration of a probe time-out in smoothed RTTs [RFC 8985 §7.2].
+const PROBE_RTTS: u32 = 2;
+/// Shortest probe time-out, and time-out of a retransmission.
+const MIN_LATE: Duration = Duration::from_millis(10);
+
+impl Child {
+    /// Sets the timers for what is outstanding now. Returns whether it waits for data.
+    pub(in crate::smo) fn set_timers(
+        &mut self,
+        now: Instant,
+        config: &SourceConfig,
+        view: &View,
+    ) -> bool {
+        let outstanding = view.sent > self.una;
+        let waits_for_window =
+            self.permits.size() == 0 && view.end.is_none_or(|end| self.una < end);
+        if !outstanding && !waits_for_window {
+            (self.rto_at, self.probe_at) = (None, None);
+            self.resent.forget_hole();
+            return true;
+        }
+        self.permits.on_wait(now, self.least_window());
+        if self.rto_at.is_none() {
+            let rto_at = self.timeout_from(now, config);
+            self.rto_at = Some(rto_at);
+            let flight = view.sent.saturating_sub(self.una);
+            // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
+            if self.board.recovery().is_none()
+                && flight > u64::from(self.mss)
+                && self.resent.hole().is_none()
+                && let Some(srtt) = self.rtt.smoothed()
+            {
+                let late = self.rtt.late().unwrap_or_default();
+                let probe_at = now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE);
+                self.probe_at = Some(probe_at.min(rto_at));
+            }
+        }
+        false
+    }
+
+    /// Returns when the time-out is that begins now.
+    pub(super) fn timeout_from(&self, now: Instant, config: &SourceConfig) -> Instant {
+        let stalled = self.progress + config.removal.stall;
+        let at = now + self.rtt.rto(config.initial_rto, config.rto);
+        if stalled > now { at.min(stalled) } else { at }
+    }
+
+    /// Returns when the first of its timers runs out.
+    pub(in crate::smo) fn alarm(&self, config: &SourceConfig) -> Instant {
+        let quiet = self.heard_at
+            + config.keep_alive
+            + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
+        let lingered = self.fin_acked.map(|at| at + config.fin_wait);
+        let timers = [self.rto_at, self.probe_at, self.hole_at(), lingered];
+        timers.into_iter().flatten().fold(quiet, Instant::min)
+    }
+
+    /// Returns when the retransmission of the first hole counts as lost. Its receiver acknowledges
+    /// it at once, so that the lower bound of the RTO does not apply.
+    pub(in crate::smo) fn hole_at(&self) -> Option<Instant> {
+        self.board.recovery()?;
+        Some(self.resent.hole()? + self.rtt.late()?.max(MIN_LATE))
+    }
+
+    /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
+    /// forgotten before it.
+    pub(in crate::smo) fn on_hole_late(&mut self, view: &View) {
+        self.resent.forget_hole();
+        let from = self.from(view);
+        if !self.board.has(from) {
+            self.board.again(from);
+        }
+    }
+
+    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
+    /// costs half of the window if it turns out that something was lost [RFC 8985 §7.4]. The RFC
+    /// sends new data or the last segment instead [RFC 8985 §7.3].
+    pub(in crate::smo) fn on_probe_timeout(&mut self, view: &View) {
+        // The time-out begins anew [RFC 8985 §7.3].
+        (self.probe_at, self.rto_at) = (None, None);
+        let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
+        self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
+        self.is_probing = true;
+    }
+
+    /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
+    /// What was multicast up to `old` has arrived or is lost, the rest may be under way.
+    pub(in crate::smo) fn on_timeout(&mut self, view: &View, initial: u32, old: u64) {
+        let flight = self.own_share(view.sent.saturating_sub(self.una), view);
+        let again = self.rtt.backoff() > 0;
+        self.timeouts += 1;
+        self.rtt.back_off();
+        (self.rto_at, self.probe_at, self.timed) = (None, None, None);
+        self.skips.on_filled();
+        self.resent.forget();
+        if self.hearing.on_timeout() {
+            // Nothing of what was multicast reached it since the last time-out.
+            self.become_deaf(view.sent);
+            self.window.restart(initial);
+            return;
+        }
+        (self.is_probing, self.wanted) = (false, 0);
+        self.window.on_timeout(flight, again);
+        if again {
+            // A receiver may have taken back what it SACKed.
+            self.board.forget();
+        }
+        let first = self.una + u64::from(self.mss);
+        let lost_to = if self.hearing.hears { first.max(old).min(view.sent) } else { view.sent };
+        self.board.begin(Kind::Timeout, self.una, view.sent, lost_to);
+    }
+
+    /// Returns the position before which what has not arrived is lost, since it was multicast long
+    /// enough ago [RFC 8985 §6.3].
+    pub(in crate::smo) fn old(&self, now: Instant, log: Option<&SendLog>) -> u64 {
+        let late = self.rtt.late().unwrap_or_default().as_nanos() as u64;
+        let at = Instant::from_nanos(now.as_nanos().saturating_sub(late));
+        log.filter(|_| self.hearing.hears).map_or(0, |log| log.sent_until(at))
+    }
+}
