@@ -96,8 +96,9 @@ impl Host<Source> for Serve {
                 self.ended += 1;
                 self.broken.push(event);
             }
-            SourceEvent::Pace { rate, burst } => {
+            SourceEvent::Pace { rate, burst, frame } => {
                 io.set_burst(RateClass::Data, burst);
+                io.set_frame(RateClass::Data, frame);
                 io.set_pace(RateClass::Data, Some(rate));
             }
             _ => {}

@@ -418,9 +418,10 @@ impl Host<Source> for ListenHost {
             }
             SourceEvent::Closed { child } => self.gone(io, child, None),
             SourceEvent::Removed { child, reason } => self.gone(io, child, Some(reason)),
-            SourceEvent::Pace { rate, burst } => {
+            SourceEvent::Pace { rate, burst, frame } => {
                 let rate = self.rate.map_or(rate, |most| most.min(rate));
                 io.set_burst(RateClass::Data, burst);
+                io.set_frame(RateClass::Data, frame);
                 io.set_pace(RateClass::Data, Some(rate));
             }
         }

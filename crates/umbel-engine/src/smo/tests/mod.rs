@@ -3,6 +3,7 @@
 mod conditions;
 mod corners;
 mod delivery;
+mod frames;
 mod network;
 mod repairs;
 mod script;
