@@ -228,11 +228,10 @@ impl Fetch {
     /// Takes in what has come.
     fn on_bytes(&mut self, mut bytes: &[u8], expected: &[u8]) {
         if !self.head.ends_with(b"\r\n\r\n") {
-            let len = bytes.len();
-            for n in 0..len {
-                self.head.push(bytes[n]);
+            while let Some((&byte, rest)) = bytes.split_first() {
+                self.head.push(byte);
+                bytes = rest;
                 if self.head.ends_with(b"\r\n\r\n") {
-                    bytes = &bytes[n + 1..];
                     break;
                 }
             }
