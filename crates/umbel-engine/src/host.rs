@@ -89,12 +89,6 @@ pub trait Io<E: Engine> {
     /// A machine that is never late has no use for it.
     fn set_burst(&mut self, _class: RateClass, _burst: Duration) {}
 
-    /// Changes how much of a class is worth waiting for, in bytes, where that is more than what its
-    /// pace lets go in a millisecond. Takes effect with the next pace.
-    ///
-    /// A machine without costs for each packet has no use for it.
-    fn set_frame(&mut self, _class: RateClass, _bytes: u64) {}
-
     /// Opens a port. Channels are joined when the engine asks for it.
     ///
     /// # Errors

@@ -351,12 +351,6 @@ impl<E: Engine> Io<E> for Machine<E> {
         }
     }
 
-    fn set_frame(&mut self, class: RateClass, bytes: u64) {
-        if let Some(pace) = self.paces.iter_mut().find(|pace| pace.class == class) {
-            pace.pacer.set_frame(bytes);
-        }
-    }
-
     fn open(&mut self, spec: PortSpec) -> Result<(), PortError> {
         let port = (self.opener)(&spec)?;
         self.ports.push(port);

@@ -38,10 +38,6 @@ pub struct Pacer {
     max_batch: usize,
     /// Maximum amount that leaves at once when catching up, as a time at the rate.
     burst: Duration,
-    /// Bytes worth waiting for, if they are more than what leaves in [`BURST`].
-    frame_bytes: u64,
-    /// Whether burst or frame have changed since the rate was set.
-    is_changed: bool,
     /// Number of packets worth a wake-up and a system call.
     quantum: usize,
 }
@@ -78,15 +74,7 @@ impl Pacer {
         let packet_bytes = packet_bytes.max(1) as u64;
         let max_batch = max_batch.max(1);
         let burst = BURST;
-        let mut pacer = Pacer {
-            buckets: None,
-            packet_bytes,
-            max_batch,
-            burst,
-            frame_bytes: 0,
-            is_changed: false,
-            quantum: max_batch,
-        };
+        let mut pacer = Pacer { buckets: None, packet_bytes, max_batch, burst, quantum: max_batch };
         pacer.start(rate, now);
         pacer
     }
@@ -99,7 +87,7 @@ impl Pacer {
     /// Changes the rate from `now` on. Packets that have left are still waited for, at the new
     /// rate.
     pub fn set_rate(&mut self, rate: Option<Rate>, now: Instant) {
-        if self.rate() == rate && !self.is_changed {
+        if self.rate() == rate {
             return;
         }
         let debt_bytes = self.buckets.as_ref().map_or(0, |buckets| buckets.schedule.debt(now));
@@ -116,28 +104,17 @@ impl Pacer {
     /// On a busy machine, a sender wakes milliseconds late each time. Without a greater burst, it
     /// then never reaches its rate.
     pub fn set_burst(&mut self, burst: Duration) {
-        let burst = burst.max(BURST);
-        self.is_changed |= std::mem::replace(&mut self.burst, burst) != burst;
-    }
-
-    /// Changes the number of bytes worth waiting for, if they are more than [`BURST`] of the rate and
-    /// no more than a batch. Takes effect with the next rate. The default is 0.
-    ///
-    /// Fewer and longer frames cost sender and receivers less. They need a queue on the way that
-    /// has room for one.
-    pub fn set_frame(&mut self, bytes: u64) {
-        self.is_changed |= std::mem::replace(&mut self.frame_bytes, bytes) != bytes;
+        self.burst = burst.max(BURST);
     }
 
     /// Starts afresh. One quantum may leave at once.
     fn start(&mut self, rate: Option<Rate>, now: Instant) {
-        self.is_changed = false;
         let Some(rate) = rate else {
             self.buckets = None;
             self.quantum = self.max_batch;
             return;
         };
-        let burst_bytes = rate.bytes_in(BURST).max(self.frame_bytes);
+        let burst_bytes = rate.bytes_in(BURST);
         let in_burst = usize::try_from(burst_bytes / self.packet_bytes).unwrap_or(usize::MAX);
         self.quantum = in_burst.clamp(1, self.max_batch);
         let quantum_bytes = self.quantum_bytes();
@@ -158,8 +135,8 @@ impl Pacer {
     }
 
     /// Returns the number of packets that may leave now, up to the largest batch. It is 0 until
-    /// there are enough of them for a system call: one millisecond's, or a
-    /// [frame](Pacer::set_frame), or one batch, or one packet at a low rate.
+    /// there are enough of them for a system call: one millisecond's, or one batch, or one packet
+    /// at a low rate.
     pub fn allow(&self, now: Instant) -> usize {
         let Some(buckets) = &self.buckets else { return self.max_batch };
         let bytes = buckets.schedule.level(now).min(buckets.peak.level(now));
@@ -503,35 +480,6 @@ mod tests {
             let with = late_packets(5 * BURST, is_idle);
             assert!(without < 500 && (950..=1_000).contains(&with), "{without} {with}");
         }
-    }
-
-    #[test]
-    fn a_frame_is_waited_for_if_it_is_more_than_a_millisecond_and_no_more_than_a_batch() {
-        // 8 packets take 1 ms.
-        let after = |bytes: u64| {
-            let mut pacer = Pacer::new(Some(rate(64_000)), 1_250, 44, at(0));
-            pacer.set_frame(bytes);
-            pacer.set_rate(Some(rate(80_000_000)), at(0));
-            let next = pacer.next(at(0));
-            assert_eq!(pacer.allow(at(next.as_nanos() - 1)), 0);
-            (pacer.allow(next), next)
-        };
-        let ms = SECOND / 1_000;
-        assert_eq!(after(0), (8, at(ms)));
-        assert_eq!(after(4 * 1_250), (8, at(ms)));
-        assert_eq!(after(40 * 1_250), (40, at(5 * ms)));
-        assert_eq!(after(u64::MAX), (44, at(44 * ms / 8)));
-    }
-
-    #[test]
-    fn long_frames_hold_the_rate_too() {
-        let mut simulation = Simulation::new(80_000_000, 1_250, 44);
-        simulation.pacer.set_frame(1 << 16);
-        simulation.pacer.set_rate(Some(rate(80_000_000)), at(0));
-        simulation.run(2 * SECOND, || 60_000);
-        let held = simulation.rate_held() / 80_000_000.0;
-        assert!((0.99..1.01).contains(&held), "{held}");
-        assert!(simulation.sent_bytes >= 44 * 1_250 * simulation.batches);
     }
 
     #[test]

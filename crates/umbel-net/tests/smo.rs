@@ -96,9 +96,8 @@ impl Host<Source> for Serve {
                 self.ended += 1;
                 self.broken.push(event);
             }
-            SourceEvent::Pace { rate, burst, frame } => {
+            SourceEvent::Pace { rate, burst } => {
                 io.set_burst(RateClass::Data, burst);
-                io.set_frame(RateClass::Data, frame);
                 io.set_pace(RateClass::Data, Some(rate));
             }
             _ => {}

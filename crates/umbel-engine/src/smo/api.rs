@@ -188,9 +188,6 @@ pub enum SourceEvent {
         /// Time at this rate whose segments may leave at once after a delay: half of the least RTT
         /// of a master, so that a sender that wakes late fills half of a window at least.
         burst: Duration,
-        /// Bytes that are worth waiting for before segments leave, so that they leave as one frame
-        /// and are acknowledged as one; 0 where the way does not permit it.
-        frame: u64,
     },
 }
 

@@ -600,8 +600,6 @@ impl Child {
             from: self.from(view),
             window: if self.own_end.is_some() { u64::MAX - 1 } else { self.permitted_to() },
             rtt: self.rtt.smoothed().map_or(0, |srtt| srtt.as_nanos() as u64),
-            least_rtt: self.rtt.least(),
-            is_recovering: self.board.recovery().is_some(),
             average: self.window.average(),
             slow_start: self.window.in_slow_start(),
         }

@@ -11,6 +11,7 @@ use super::config::{Fairness, Release, RttChoice, SourceConfig};
 use super::repairs::Repairs;
 use super::tournament::Tournament;
 use crate::Instant;
+use crate::units::Rate;
 
 /// Longest time for which what is computed over all children may be out of date.
 const STALE: Duration = Duration::from_millis(5);
@@ -24,16 +25,6 @@ const BUFFER_SHARE: f64 = 0.5;
 const PACE_GAIN: (f64, f64) = (2.0, 1.25);
 /// Change of the pace that is worth telling.
 const PACE_STEP: f64 = 0.125;
-/// Bytes worth a frame on the shortest ways: as many segments as one has room for. Half as many for
-/// each [`FRAME_RTT`] of the way, as in Linux' `tcp_tso_autosize`, whose unit is 0.5 ms. Here the
-/// ring for received frames adds up to 1 ms to each RTT.
-const FRAME: u64 = 1 << 16;
-const FRAME_RTT: u64 = 2_000_000;
-/// Frames in a window at least, so that what waits for more room is a small part of it, and a loss
-/// is found by what follows.
-const FRAMES_IN_WINDOW: u64 = 4;
-/// Segments of a frame at least. Fewer are not worth waiting for.
-const MIN_FRAME: u64 = 4;
 
 /// Values of a child that the master computes with.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +40,6 @@ pub(super) struct Standing {
     pub(super) window: u64,
     /// Smoothed RTT in nanoseconds; 0 if unknown.
     pub(super) rtt: u64,
-    /// Least RTT in nanoseconds; the greatest number if unknown.
-    pub(super) least_rtt: u64,
-    /// Whether it lacks something that was lost.
-    pub(super) is_recovering: bool,
     /// Average congestion window in bytes.
     pub(super) average: f64,
     pub(super) slow_start: bool,
@@ -123,8 +110,6 @@ pub(super) struct Master {
     survey: Survey,
     /// Last pace told.
     pace: Option<f64>,
-    /// Bytes worth a frame.
-    frame: u64,
 }
 
 /// What is computed over all children, now and then.
@@ -137,8 +122,6 @@ struct Survey {
     rtt: u64,
     slow_start: bool,
     hearing: usize,
-    /// Bytes worth a frame on the longest way, 0 while anybody recovers from a loss.
-    frame: u64,
 }
 
 impl Master {
@@ -165,7 +148,6 @@ impl Master {
             surveyed: Instant::EPOCH,
             survey: Survey::default(),
             pace: None,
-            frame: 0,
         }
     }
 
@@ -304,11 +286,7 @@ impl Master {
             }
         };
         let slow_start = hearing().all(|standing| standing.slow_start);
-        let is_recovering = hearing().any(|standing| standing.is_recovering);
-        let longest = hearing().map(|standing| standing.least_rtt).max().unwrap_or(u64::MAX);
-        let halvings = u32::try_from(longest / FRAME_RTT).unwrap_or(u32::MAX);
-        let frame = if is_recovering { 0 } else { FRAME.checked_shr(halvings).unwrap_or(0) };
-        Survey { una, edge, rtt, slow_start, hearing: hearing().count(), frame }
+        Survey { una, edge, rtt, slow_start, hearing: hearing().count() }
     }
 
     /// Returns the position up to which new data may be multicast: the function G.
@@ -388,44 +366,27 @@ impl Master {
         self.repairs.release(self.buffer.start());
     }
 
-    /// Computes the pace, which is the window in an RTT and some more, and what is worth a frame.
-    /// Returns whether either has changed.
-    pub(super) fn new_pace(&mut self, config: &SourceConfig) -> bool {
+    /// Returns the pace in bits a second if it changed: the window in an RTT, and some more.
+    pub(super) fn new_pace(&mut self, config: &SourceConfig) -> Option<Rate> {
         if self.survey.rtt == 0 || self.count == 0 {
-            return false;
+            return None;
         }
         let window = self.limit(config).min(self.nxt + config.buffer as u64);
         let window = window.saturating_sub(self.buffer.trail()).max(config.mss.into());
-        let frame = frame_within(self.survey.frame, window / FRAMES_IN_WINDOW, config);
-        let is_other_frame = std::mem::replace(&mut self.frame, frame) != frame;
         let gain = if self.survey.slow_start { PACE_GAIN.0 } else { PACE_GAIN.1 };
         let bits = gain * window as f64 * 8e9 / self.survey.rtt as f64;
         let known = self.pace.unwrap_or(0.0);
         if (bits - known).abs() <= known * PACE_STEP {
-            return is_other_frame;
+            return None;
         }
         self.pace = Some(bits);
-        true
-    }
-
-    /// Returns the bytes that are worth a frame. 0 is no more than the pace makes of it.
-    pub(super) fn frame(&self) -> u64 {
-        self.frame
+        Rate::from_bits_per_s(bits as u64)
     }
 
     /// Returns the last pace in bits a second.
     pub(super) fn pace(&self) -> f64 {
         self.pace.unwrap_or(0.0)
     }
-}
-
-/// Returns the bytes worth a frame within a bound: halved until they fit, so that they change
-/// rarely. 0 if that is less than a few segments.
-fn frame_within(mut frame: u64, most: u64, config: &SourceConfig) -> u64 {
-    while frame > most {
-        frame /= 2;
-    }
-    if frame >= MIN_FRAME * u64::from(config.mss) { frame } else { 0 }
 }
 
 /// Returns the share of the children that may hold up the master.

@@ -101,10 +101,6 @@
 //!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH, so
 //!   that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs, and the
 //!   pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
-//! - **Frames**: each batch costs every receiver an ACK. On short ways, as long as nobody recovers
-//!   from a loss, the source waits until a long one has room in the window, and its host until the
-//!   pace permits it. 64 KiB up to 2 ms of the least RTT, half of it for each 2 ms more; a quarter
-//!   of the window at most.
 //! - Retransmissions wait for room in the child's congestion window [RFC 6675 §5] where that bounds
 //!   the multicast. In other groups what is multicast fills it anyway, and it bounds the
 //!   retransmissions alone.

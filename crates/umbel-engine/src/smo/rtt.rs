@@ -13,20 +13,17 @@ pub(super) struct Rtt {
     /// Smoothed RTT and its variation, in nanoseconds; no sample yet if `srtt` is 0.
     srtt: u64,
     variation: u64,
-    /// Least sample in nanoseconds; the greatest number if there is none.
-    least: u64,
     backoff: u8,
 }
 
 impl Rtt {
     pub(super) fn new() -> Rtt {
-        Rtt { srtt: 0, variation: 0, least: u64::MAX, backoff: 0 }
+        Rtt { srtt: 0, variation: 0, backoff: 0 }
     }
 
     /// Takes a sample [RFC 6298 §2.2, §2.3]. It must not be of a retransmitted segment.
     pub(super) fn sample(&mut self, rtt: Duration) {
         let rtt = (rtt.as_nanos() as u64).max(1);
-        self.least = self.least.min(rtt);
         if self.srtt == 0 {
             (self.srtt, self.variation) = (rtt, rtt / 2);
         } else {
@@ -39,12 +36,6 @@ impl Rtt {
     /// Returns the smoothed RTT.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         Some(Duration::from_nanos(self.srtt)).filter(|srtt| !srtt.is_zero())
-    }
-
-    /// Returns the least RTT so far in nanoseconds, that of the way when its queues are empty; the
-    /// greatest number if there is none.
-    pub(super) fn least(&self) -> u64 {
-        self.least
     }
 
     /// Returns the time after which an answer is late, without the lower bound of the RTO. Used

@@ -418,10 +418,9 @@ impl Host<Source> for ListenHost {
             }
             SourceEvent::Closed { child } => self.gone(io, child, None),
             SourceEvent::Removed { child, reason } => self.gone(io, child, Some(reason)),
-            SourceEvent::Pace { rate, burst, frame } => {
+            SourceEvent::Pace { rate, burst } => {
                 let rate = self.rate.map_or(rate, |most| most.min(rate));
                 io.set_burst(RateClass::Data, burst);
-                io.set_frame(RateClass::Data, frame);
                 io.set_pace(RateClass::Data, Some(rate));
             }
         }

@@ -9,8 +9,6 @@ use crate::support::smo::{CHANNEL, Download, Site, clients, end, have};
 use crate::support::{files, lab};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use umbel_engine::units::Rate;
-use umbel_lab::{Impairment, Queue};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const PROGRAMS: [&str; 2] = ["curl", "nft"];
@@ -40,37 +38,6 @@ fn one_stream_leaves_the_server_for_all_who_ask_within_the_window() {
     assert!(sent < 2 * LEN, "{sent} bytes left the server for 12 downloads of {LEN}");
     assert_eq!(summary["together"], 12, "{summary}");
     assert!(summary["traffic"]["saved_bytes"].as_u64().unwrap() > 9 * LEN, "{summary}");
-}
-
-#[test]
-fn long_frames_leave_room_in_a_short_queue() {
-    if !have(&PROGRAMS) {
-        return;
-    }
-    // As little as home routers have, on a way that is short enough for the longest frames.
-    let bottleneck = clients(&[0.0, 0.0]).with_every_link(|link| {
-        if link.a == "h2" {
-            link.emulated = Some(true);
-            let rate = Rate::from_bits_per_s(100_000_000).unwrap();
-            link.b_to_a = Impairment::none().rate(rate).queue(Queue::Packets(60));
-        }
-    });
-    let Some(lab) = lab(&bottleneck) else { return };
-    let site = Site::new(&lab);
-    files::make(&site.www(), &[("big", LEN)]);
-    let server = site.serve_http(&["--window", "1min", "--receivers", "4"]);
-    let hosts = ["h2", "h3"];
-    let _helpers = hosts.map(|host| site.join(host, &[]));
-    let before = site.sent("h1");
-    let mut downloads: Vec<Download> =
-        (0..4).map(|n| site.curl(hosts[n % 2], "big", &format!("out{n}"), &[])).collect();
-    for download in &mut downloads {
-        download.expect(&site, &site.www().join("big"), MINUTE);
-    }
-    let sent = site.sent("h1") - before;
-    let summary = end(server);
-    println!("{:.2} times the file left the server; {summary}", sent as f64 / LEN as f64);
-    assert!(sent < LEN * 3 / 2, "{sent} bytes left the server for {LEN}; {summary}");
 }
 
 #[test]

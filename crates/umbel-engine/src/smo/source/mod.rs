@@ -72,8 +72,7 @@ pub struct Source {
     strays: Limiter,
     /// The master whose turn it is to multicast.
     turn: usize,
-    /// The last pace told, and what was worth a frame.
-    pace: Option<(Rate, u64)>,
+    pace: Option<Rate>,
     events: VecDeque<SourceEvent>,
     stats: SourceStats,
     drops: Drops,
@@ -138,11 +137,6 @@ impl Source {
     /// Returns whether there are no connections.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
-    }
-
-    /// Returns the number of connections that multicast reaches.
-    pub fn hearing(&self) -> usize {
-        self.children.iter().flatten().filter(|child| child.hearing.hears).count()
     }
 
     /// Returns the number of half-open connections.
@@ -488,17 +482,16 @@ impl Source {
     fn tell_pace(&mut self, place: u32) {
         let Source { masters, config, .. } = self;
         let Some(master) = masters.get_mut(place as usize).and_then(Option::as_mut) else { return };
-        if !master.new_pace(config) {
+        if master.new_pace(config).is_none() {
             return;
         }
-        let masters = || self.masters.iter().flatten();
-        let all: f64 = masters().map(Master::pace).sum();
-        let frame = masters().map(Master::frame).min().unwrap_or(0);
-        let pace = Rate::from_bits_per_s(all as u64).map(|rate| (rate, frame));
-        if let Some((rate, frame)) = pace.filter(|pace| self.pace != Some(*pace)) {
-            self.pace = pace;
-            let burst = masters().map(Master::rtt).min().unwrap_or_default() / 2;
-            self.events.push_back(SourceEvent::Pace { rate, burst, frame });
+        let all: f64 = self.masters.iter().flatten().map(Master::pace).sum();
+        let pace = Rate::from_bits_per_s(all as u64);
+        if let Some(pace) = pace.filter(|pace| self.pace != Some(*pace)) {
+            self.pace = Some(pace);
+            let burst =
+                self.masters.iter().flatten().map(Master::rtt).min().unwrap_or_default() / 2;
+            self.events.push_back(SourceEvent::Pace { rate: pace, burst });
         }
     }
 }

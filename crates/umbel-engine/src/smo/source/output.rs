@@ -320,16 +320,8 @@ impl Source {
         let all = master.buffer.end_with_fin().saturating_sub(master.nxt);
         let allowed = master.limit(&self.config).saturating_sub(master.nxt);
         let is_idle = master.behind(master.nxt).is_none();
-        let is_whole = allowed >= all || allowed >= self.worth_sending(master) || is_idle;
+        let is_whole = allowed >= all || allowed >= u64::from(self.config.mss) || is_idle;
         if is_whole { all.min(allowed) } else { 0 }
-    }
-
-    /// Returns the bytes that are worth sending. Each frame costs everybody an acknowledgement, so
-    /// that small ones wait for more room, up to a third of the window, as in Linux'
-    /// `tcp_tso_should_defer`.
-    fn worth_sending(&self, master: &Master) -> u64 {
-        let window = master.limit(&self.config).saturating_sub(master.buffer.trail());
-        master.frame().min(window / 3).max(self.config.mss.into())
     }
 
     pub(super) fn may_send(&self, place: usize) -> bool {

@@ -3,7 +3,6 @@
 mod conditions;
 mod corners;
 mod delivery;
-mod frames;
 mod network;
 mod repairs;
 mod script;

@@ -209,7 +209,11 @@ impl<L: Library> ServeHost<L> {
         let drops = self.drops(engine);
         let traffic = Traffic::from(&engine.stats());
         self.meter.measure(at, traffic.multicast_bytes + traffic.unicast_bytes);
-        let (receivers, hearing) = (engine.len(), engine.hearing());
+        let (mut receivers, mut hearing) = (0, 0);
+        for child in engine.children() {
+            receivers += 1;
+            hearing += usize::from(child.hears);
+        }
         let report = &mut self.report;
         report.drops = drops;
         (report.receivers, report.hearing, report.traffic) = (receivers, hearing, traffic);
@@ -276,10 +280,9 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                     self.observer.removed(&peer, report::reason(reason));
                 }
             }
-            SourceEvent::Pace { rate, burst, frame } => {
+            SourceEvent::Pace { rate, burst } => {
                 let rate = self.rate.map_or(rate, |most| most.min(rate));
                 io.set_burst(RateClass::Data, burst);
-                io.set_frame(RateClass::Data, frame);
                 io.set_pace(RateClass::Data, Some(rate));
             }
         }

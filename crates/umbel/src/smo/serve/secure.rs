@@ -256,10 +256,6 @@ impl Io<Source> for SecureIo<'_, '_> {
         self.io.set_burst(class, burst);
     }
 
-    fn set_frame(&mut self, class: RateClass, bytes: u64) {
-        self.io.set_frame(class, bytes);
-    }
-
     fn open(&mut self, port: PortSpec) -> Result<(), PortError> {
         self.io.open(port)
     }
