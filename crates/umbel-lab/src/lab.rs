@@ -154,6 +154,12 @@ impl Lab {
             .filter_map(|(spec, state)| Some(Node { name: &spec.name, state: state.as_ref()? }))
     }
 
+    /// Creates a command that will run where the switches are, to look at their ports or to set
+    /// them.
+    pub fn switch_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.fabric.command(program)
+    }
+
     /// Changes both directions of the link between two nodes. Frames already queued keep their
     /// delivery times.
     ///

@@ -41,6 +41,9 @@ pub(super) struct Sender {
     /// Whether frames of several segments are sent.
     offload: bool,
     next_hops: LruCache<IpAddr, Mac, RandomState>,
+    /// The host that was heard last, which often is heard again: it has many connections, or its
+    /// acknowledgements come in a row.
+    last_heard: Option<(IpAddr, Mac)>,
     /// Identification of the next IPv4 packet.
     identification: u16,
     counters: Arc<Counters>,
@@ -72,6 +75,7 @@ impl Sender {
             hop_limit: options.hop_limit,
             offload: options.offload,
             next_hops: LruCache::with_hasher(peers, RandomState::new()),
+            last_heard: None,
             identification: 0,
             counters: counters.clone(),
             scratch: Vec::new(),
@@ -80,6 +84,9 @@ impl Sender {
 
     /// Notes the card by which a host is reached: the one by which it was heard.
     pub(super) fn heard(&mut self, host: IpAddr, mac: Mac) {
+        if self.last_heard.replace((host, mac)) == Some((host, mac)) {
+            return;
+        }
         if self.next_hops.get(&host) != Some(&mac) {
             self.next_hops.put(host, mac);
         }

@@ -31,6 +31,7 @@ mod soak;
 mod soak_send;
 mod soak_smo;
 mod soak_smo_beside;
+mod soak_smo_nginx;
 mod soak_smo_paper;
 mod soak_stream;
 mod stream;

@@ -18,7 +18,7 @@ use umbel_engine::host::Mailbox;
 
 use super::super::serve::http::request::Status;
 use super::super::serve::http::response::Document;
-use super::super::serve::library::{Library, News, Reading};
+use super::super::serve::library::{Library, News, Reading, beginning};
 
 /// Time for connecting, and between two bytes. The server waits for others before it answers.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -145,10 +145,9 @@ fn fetch(
         let bytes = if early.is_empty() {
             let mut bytes = vec![0; len];
             match read_some(&mut stream, &mut bytes) {
-                Ok(read) => bytes.truncate(read),
+                Ok(read) => beginning(bytes, read),
                 Err(error) => return failed(format!("{server}: {error}")),
             }
-            bytes.into()
         } else {
             early.split_to(len.min(early.len()))
         };

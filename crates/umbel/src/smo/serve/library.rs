@@ -207,8 +207,7 @@ impl Shelf {
                 Err(error) => return Err(error),
             }
         }
-        bytes.truncate(filled);
-        Ok(bytes.into())
+        Ok(beginning(bytes, filled))
     }
 }
 
@@ -233,16 +232,20 @@ fn open_below(root: &OwnedFd, name: &str) -> io::Result<File> {
     Ok(openat2(root, name, how)?.into())
 }
 
+/// Returns the first `len` bytes, and lets go of the memory behind them. A stream's buffer counts
+/// bytes, so that it would hold many times as much as it may where a pipe gives little at a time.
+pub(crate) fn beginning(mut bytes: Vec<u8>, len: usize) -> Bytes {
+    bytes.truncate(len);
+    bytes.into_boxed_slice().into()
+}
+
 fn read_pipe(mut input: impl io::Read, todo: &Receiver<Job>, news: &Mailbox<News>) {
     for job in todo {
         let Job::Read { reading, len, .. } = job else { continue };
         let mut bytes = vec![0; len];
         let answer = loop {
             match input.read(&mut bytes) {
-                Ok(read) => {
-                    bytes.truncate(read);
-                    break News::Bytes { reading, bytes: bytes.into() };
-                }
+                Ok(read) => break News::Bytes { reading, bytes: beginning(bytes, read) },
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => break News::Failed { reading, reason: error.to_string() },
             }
@@ -310,6 +313,24 @@ mod tests {
         }
         assert!(found(&mut clerk, &news, "/in").is_ok());
         assert_eq!(found(&mut clerk, &news, "/sub/").unwrap().media_type, "text/html");
+    }
+
+    #[test]
+    fn what_is_read_takes_no_more_memory_than_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "0123456789").unwrap();
+        let (mut files, of_file) = library(dir.path());
+        found(&mut files, &of_file, "/a").unwrap();
+        let (put, of_pipe) = crossbeam_channel::unbounded();
+        let mailbox = Mailbox::new(move |answer| drop(put.send(answer)));
+        let mut pipe = Clerk::pipe(&b"abcdef"[..], mailbox).unwrap();
+        files.read(1, 0, 1 << 18);
+        pipe.read(0, 0, 1 << 18);
+        for news in [of_file, of_pipe] {
+            let News::Bytes { bytes, .. } = news.recv().unwrap() else { panic!("no bytes") };
+            let len = bytes.len();
+            assert_eq!(Vec::from(bytes).capacity(), len);
+        }
     }
 
     #[test]
