@@ -8,8 +8,8 @@ use super::values::{
     role_byte,
 };
 use super::{
-    Ack, Beacon, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message, Nack,
-    NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
+    Ack, Beacon, BlockRun, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message,
+    Nack, NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
@@ -127,6 +127,7 @@ const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 const HINT: Field = Field { number: 27, name: "hint of a receiver" };
 const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
+const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
 const HAS_ROOM: u32 = u32::MAX;
@@ -238,10 +239,13 @@ impl Body {
                 frame.number(TOKEN, *token);
                 frame.number(REASON, dismissal_number(*reason));
             }
-            Body::Fetch { nonce, cookie, runs } => {
+            Body::Fetch { nonce, cookie, runs, alone } => {
                 frame.number(NONCE, *nonce);
                 frame.number(COOKIE, *cookie);
                 frame.field(RUNS, |out| put_runs(out, runs));
+                if !alone.is_empty() {
+                    frame.field(ALONE, |out| put_runs(out, alone));
+                }
             }
             Body::FetchCookie { nonce, cookie } => {
                 frame.number(NONCE, *nonce);
@@ -315,6 +319,7 @@ impl Body {
                 nonce: fields.number(NONCE)?,
                 cookie: fields.number(COOKIE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
+                alone: read_alone(fields)?,
             },
             MessageType::FetchCookie => {
                 Body::FetchCookie { nonce: fields.number(NONCE)?, cookie: fields.number(COOKIE)? }
@@ -335,6 +340,11 @@ impl Body {
             MessageType::TreePage => Body::TreePage(read_page(fields)?),
         })
     }
+}
+
+fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {
+    let alone = fields.optional(ALONE)?;
+    alone.map_or(Ok(Vec::new()), |alone| read_runs(Reader::new(ALONE.name, alone)))
 }
 
 fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {

@@ -161,6 +161,9 @@ pub enum Body {
         /// The blocks: ascending, not overlapping, at least 1 and at most [`limits::FETCH_RUNS`]
         /// runs.
         runs: Vec<BlockRun>,
+        /// Those among them that are to come by unicast, whoever else wants them: symbols that came
+        /// to all were forged. Sources of earlier releases do not look at it.
+        alone: Vec<BlockRun>,
     },
     /// Answers a FETCH without a valid cookie, to ask again with this one.
     FetchCookie {

@@ -28,7 +28,7 @@ mod table;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use umbel_net::session::Pin;
 use umbel_wire::ParseError;
@@ -44,6 +44,12 @@ pub use selector::{Noun, SessionSelector, SessionUrl};
 pub use station::Station;
 pub use table::Directory;
 pub(crate) use watch::{News, Watch};
+
+/// Returns the version of a session that begins now: milliseconds since 1970. Of the sessions of
+/// one sender under one name the latest counts, since anyone can announce an earlier one again.
+pub(crate) fn version_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
 
 /// A session on the air.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -171,7 +171,7 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
 #[test]
 fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
     // By way of the parent, and with the source's address on the data channel.
-    for (by_source, most) in [(false, 2), (true, 4)] {
+    for (purpose, most) in [(Purpose::Repair, 2), (Purpose::First, 4), (Purpose::Fetched, 4)] {
         let mut world = joined(8, vec![4; 6], true, &[2, 3]);
         world.expect_faults();
         for reason in [DropReason::Suspect, DropReason::Duplicate, DropReason::NotAsked] {
@@ -186,14 +186,13 @@ fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
         for _ in 0..8 {
             for index in world.receivers() {
                 let (_, parent, _) = world.receiver(index).tree().parent.unwrap();
-                let (purpose, channel) = if by_source {
-                    let source = World::data_channel();
-                    (Purpose::First, source)
-                } else {
-                    (Purpose::Repair, World::domain_group())
+                let channel = match purpose {
+                    Purpose::Repair => {
+                        Channel { source: Some(parent.ip()), ..World::domain_group() }
+                    }
+                    Purpose::First | Purpose::Fetched => World::data_channel(),
                 };
-                let from = if by_source { world.address_of(0).ip() } else { parent.ip() };
-                let by = Address::Channel(Channel { source: Some(from), ..channel });
+                let by = Address::Channel(channel);
                 for esi in 0..4 {
                     let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
                     header(purpose, 0, 4, esi).emit(&mut packet).unwrap();

@@ -497,6 +497,7 @@ fn config(
     node.admission = token;
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
+    config.repair.hold_up = super::hold_up(feed);
     Ok(config)
 }
 

@@ -19,12 +19,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::tmtp::{List, NodeConfig, Source, SourceConfig};
+use umbel_engine::tmtp::{FetchCredit, List, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::clock::Clock;
 use umbel_net::driver::Driver;
@@ -44,7 +44,7 @@ use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
 use super::{DATA_PORT, shape_of};
-use crate::directory::Announcer;
+use crate::directory::{self, Announcer};
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{channel, packet_len, random};
 
@@ -282,7 +282,7 @@ pub fn send(
     let family = channel::choose_family(&interface, options.family, options.group)?;
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
-    let version = since_1970().as_millis() as u64;
+    let version = directory::version_now();
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
@@ -374,11 +374,6 @@ pub fn send(
     Ok(SendSummary { left_out, failures, ..host.summary() })
 }
 
-/// Returns the time since 1970.
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
 /// Returns the length of symbols that fit packets of this length, and whatever carries them.
 fn symbol_len(packet_len: usize, recovery: Recovery) -> u16 {
     let around = match recovery {
@@ -432,5 +427,7 @@ fn config(
     (node.admission, node.list) = (admission, list);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
+    config.repair.hold_up = super::hold_up(feed);
+    config.fetch_credit = super::is_open(feed).then(FetchCredit::default);
     Ok(config)
 }
