@@ -317,10 +317,10 @@ fn messages() -> impl Strategy<Value = Message> {
                 let confirm = JoinConfirm { nonce, token, from, feed: info, beacon };
                 Message { feed, sender, body: Body::JoinConfirm(Box::new(confirm)) }
             }),
-        1 => (feed(), feeds(), detached()).prop_map(|(feed, info, beacon)| {
+        1 => (feed(), feeds(), detached(), any::<Option<[u8; 32]>>()).prop_map(|(feed, info, beacon, last_word)| {
             let (beacon, sender) = attached(beacon, info.source.0, 0);
             let beacon = Beacon { role: Role::Source, ..beacon };
-            let heartbeat = Heartbeat { feed: info, beacon };
+            let heartbeat = Heartbeat { feed: info, beacon, last_word };
             Message { feed, sender, body: Body::Heartbeat(Box::new(heartbeat)) }
         }),
     ]
@@ -484,7 +484,7 @@ fn a_heartbeat_of_another_than_the_source_is_refused() {
         fec: false,
         manifest: None,
     };
-    let heartbeat = Heartbeat { feed, beacon: beacon() };
+    let heartbeat = Heartbeat { feed, beacon: beacon(), last_word: None };
     refused(Body::Heartbeat(Box::new(heartbeat)), "beacon");
     let elsewhere = FeedInfo { source: NodeId(9), ..feed };
     let confirm = JoinConfirm { nonce: 0, token: 0, from: 0, feed: elsewhere, beacon: beacon() };

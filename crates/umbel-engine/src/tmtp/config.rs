@@ -257,6 +257,9 @@ pub struct SourceConfig {
     /// What each host may fetch before others, where anyone may fetch. Default `None`: whatever it
     /// asks for.
     pub fetch_credit: Option<FetchCredit>,
+    /// What it says last, and nobody knows before: by it receivers believe that the feed is over.
+    /// Default `None`.
+    pub last_word: Option<[u8; 32]>,
     /// Time between the last data and the first heartbeat. It doubles for each further one, so
     /// that the loss of the last packets is found soon. Default 20 ms.
     pub heartbeat_min: Duration,
@@ -316,6 +319,9 @@ pub struct ReceiverConfig {
     pub cost: Cost,
     /// Key with which it proves that it is done. Default `None`: it is believed.
     pub receipt: Option<ReceiptKey>,
+    /// BLAKE3 digest of the source's last word. Default `None`: whoever sends as the source is
+    /// believed that the feed is over.
+    pub last_word: Option<[u8; 32]>,
 }
 
 impl NodeConfig {
@@ -479,6 +485,7 @@ impl SourceConfig {
             history: None,
             fetch_share: 0.5,
             fetch_credit: None,
+            last_word: None,
             heartbeat_min: Duration::from_millis(20),
             heartbeat_max: Duration::from_secs(1),
         }
@@ -523,6 +530,7 @@ impl ReceiverConfig {
             patience: Duration::from_mins(10),
             cost: Cost::Latency,
             receipt: None,
+            last_word: None,
         }
     }
 

@@ -127,6 +127,7 @@ const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 const HINT: Field = Field { number: 27, name: "hint of a receiver" };
 const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
+const LAST_WORD: Field = Field { number: 30, name: "last word" };
 const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
@@ -219,6 +220,9 @@ impl Body {
             Body::Heartbeat(heartbeat) => {
                 frame.field(FEED, |out| put_feed(out, &heartbeat.feed));
                 frame.field(BEACON, |out| put_beacon(out, &heartbeat.beacon));
+                if let Some(word) = &heartbeat.last_word {
+                    frame.field(LAST_WORD, |out| out.extend_from_slice(word));
+                }
             }
             Body::Ack(ack) => put_ack(frame, ack),
             Body::Nack(nack) => {
@@ -443,7 +447,9 @@ fn read_heartbeat(fields: &mut Fields<'_>, sender: NodeId) -> Result<Heartbeat, 
     if beacon.path != [feed.source] || beacon.role != Role::Source {
         return Err(bad(BEACON, "of another node than the source"));
     }
-    Ok(Heartbeat { feed, beacon })
+    let word = fields.optional(LAST_WORD)?.map(<[u8; 32]>::try_from).transpose();
+    let last_word = word.map_err(|_| bad(LAST_WORD, "of another length"))?;
+    Ok(Heartbeat { feed, beacon, last_word })
 }
 
 fn read_feed_and_beacon(

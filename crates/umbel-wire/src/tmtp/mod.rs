@@ -400,6 +400,9 @@ pub struct Heartbeat {
     pub feed: FeedInfo,
     /// The source's beacon. Its path is the source alone.
     pub beacon: Beacon,
+    /// What only the source has known so far, once it says that the feed is over or has failed. The
+    /// announcement has its digest.
+    pub last_word: Option<[u8; 32]>,
 }
 
 /// A run of neighbouring blocks.

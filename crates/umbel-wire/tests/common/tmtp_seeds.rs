@@ -147,7 +147,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let mut seeds: Vec<_> =
         bodies.into_iter().map(|(name, body)| (name, emitted(manager, body))).collect();
-    let heartbeat = Heartbeat { feed, beacon: beacon(vec![source]) };
+    let heartbeat = Heartbeat { feed, beacon: beacon(vec![source]), last_word: None };
     seeds.push(("heartbeat", emitted(source, B::Heartbeat(Box::new(heartbeat)))));
     let header = SmallBlockHeader {
         tsi: Tsi(1),

@@ -145,6 +145,7 @@ pub(crate) mod tests {
             content: FeedContent::Pipe,
             token: false,
             sealed: None,
+            last_word: None,
             version: 1,
         }
     }

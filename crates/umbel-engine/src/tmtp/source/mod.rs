@@ -506,7 +506,9 @@ impl<S: SymbolSource> Source<S> {
             (to, hop_limit, body)
         } else if std::mem::take(&mut self.heartbeat_due) {
             let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
-            let heartbeat = Heartbeat { feed: self.feed_info(), beacon };
+            let failed = self.end.as_ref().is_some_and(|end| end.failed.is_some());
+            let last_word = self.config.last_word.filter(|_| beacon.closing || failed);
+            let heartbeat = Heartbeat { feed: self.feed_info(), beacon, last_word };
             self.on_heartbeat_sent();
             let to = Address::Channel(self.config.node.data);
             (to, Some(self.config.node.scope), Body::Heartbeat(Box::new(heartbeat)))

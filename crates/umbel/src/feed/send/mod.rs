@@ -38,7 +38,7 @@ use umbel_store::feed::{BlockShape, PipeId};
 use umbel_wire::feed::{Feed, Recovery, Sealed};
 use umbel_wire::session::SessionName;
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::{Channel, Tsi, lms};
+use umbel_wire::{Channel, Digest, Tsi, lms};
 
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
@@ -283,6 +283,7 @@ pub fn send(
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
     let version = directory::version_now();
+    let last_word: [u8; 32] = random()?;
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
@@ -348,11 +349,13 @@ pub fn send(
             head_len: head.0,
             head_digest: head.1,
         }),
+        last_word: (!sealed).then(|| Digest(*blake3::hash(&last_word).as_bytes())),
         version,
     };
     let list = cut.sealing.as_ref().map_or(Ok(List::None), Sealing::list)?;
     let mut config = config(&feed, (admission, list), options.max_children, rate)?;
     config.history = plan.history();
+    config.last_word = Some(last_word);
     config.check()?;
     let announcer = Announcer::start(&feed.clone().into(), &signer, &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));

@@ -280,6 +280,7 @@ impl World {
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: false,
             sealed: None,
+            last_word: None,
             version: 1,
         }
     }
