@@ -17,6 +17,7 @@
 //! a=x-umbel-content:files 3 1048576 212 9f…   items, bytes, the manifest's length and digest
 //! a=x-umbel-recovery:lms                      how losses are recovered, unless by the tree
 //! a=x-umbel-token                             only with a token
+//! a=x-umbel-last-word:5d0c…                   digest of what the source says last
 //! a=x-umbel-sealed:83d1…                      only if sealed: the key made for this feed
 //! m=application 7702 ALC/UDP 0                the data channel
 //! c=IN IP4 232.7.7.7/32
@@ -70,6 +71,7 @@ const CODE: &str = "x-umbel-code";
 const TOKEN: &str = "x-umbel-token";
 const SEALED: &str = "x-umbel-sealed";
 const RECOVERY: &str = "x-umbel-recovery";
+const LAST_WORD: &str = "x-umbel-last-word";
 const DOMAIN_PROTOCOL: &str = "TMTP/UDP";
 
 /// A feed as its source announces it.
@@ -105,6 +107,10 @@ pub struct Feed {
     pub token: bool,
     /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
+    /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody says
+    /// in the source's name that the feed is over. Sources of earlier releases have none, nor have
+    /// sealed feeds, whose announcement is long enough.
+    pub last_word: Option<Digest>,
     /// Version of the announcement; grows with each change.
     pub version: u64,
 }
@@ -162,6 +168,9 @@ impl Feed {
         }
         if self.token {
             attributes.push(Attribute::flag(TOKEN));
+        }
+        if let Some(digest) = self.last_word {
+            attributes.push(Attribute::new(LAST_WORD, digest.to_string()));
         }
         Description {
             origin: Origin {
@@ -257,6 +266,8 @@ impl Feed {
             }
             (Some(_), None) => return Err(bad(SEALED)),
         };
+        let last_word = description.attribute(LAST_WORD);
+        let last_word = last_word.map(|text| hexadecimal(text).ok_or_else(|| bad(LAST_WORD)));
         Ok(Some(Feed {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
@@ -273,6 +284,7 @@ impl Feed {
             content,
             token: description.has(TOKEN),
             sealed,
+            last_word: last_word.transpose()?.map(Digest),
             version: description.origin.version,
         }))
     }
@@ -368,6 +380,7 @@ mod tests {
             },
             token: true,
             sealed: None,
+            last_word: Some(Digest([0x5D; 32])),
             version: 1,
         }
     }
@@ -375,7 +388,8 @@ mod tests {
     /// The example feed, sealed.
     fn sealed() -> Feed {
         let (head_len, head_digest) = feed().head().unwrap();
-        Feed { sealed: Some(Sealed { key: [0xA5; 32], head_len, head_digest }), ..feed() }
+        let sealed = Some(Sealed { key: [0xA5; 32], head_len, head_digest });
+        Feed { sealed, last_word: None, ..feed() }
     }
 
     #[test]

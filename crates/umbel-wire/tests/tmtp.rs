@@ -275,8 +275,12 @@ fn delivery() -> impl Strategy<Value = Body> {
             let runs = runs.into_iter().zip(needs).map(|(run, need)| NackRun { run, need });
             Body::Nack(Nack { parent, hop_limit, runs: runs.collect() })
         }),
-        (any::<u64>(), any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
-            .prop_map(|(nonce, cookie, runs)| Body::Fetch { nonce, cookie, runs }),
+        (any::<u64>(), any::<u64>(), runs(limits::FETCH_RUNS, 100_000), any::<bool>()).prop_map(
+            |(nonce, cookie, runs, alone)| {
+                let alone = if alone { runs.clone() } else { Vec::new() };
+                Body::Fetch { nonce, cookie, runs, alone }
+            }
+        ),
         any::<(u64, u64)>().prop_map(|(nonce, cookie)| Body::FetchCookie { nonce, cookie }),
         (any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
             .prop_map(|(nonce, runs)| Body::FetchGone { nonce, runs }),
@@ -313,10 +317,10 @@ fn messages() -> impl Strategy<Value = Message> {
                 let confirm = JoinConfirm { nonce, token, from, feed: info, beacon };
                 Message { feed, sender, body: Body::JoinConfirm(Box::new(confirm)) }
             }),
-        1 => (feed(), feeds(), detached()).prop_map(|(feed, info, beacon)| {
+        1 => (feed(), feeds(), detached(), any::<Option<[u8; 32]>>()).prop_map(|(feed, info, beacon, last_word)| {
             let (beacon, sender) = attached(beacon, info.source.0, 0);
             let beacon = Beacon { role: Role::Source, ..beacon };
-            let heartbeat = Heartbeat { feed: info, beacon };
+            let heartbeat = Heartbeat { feed: info, beacon, last_word };
             Message { feed, sender, body: Body::Heartbeat(Box::new(heartbeat)) }
         }),
     ]
@@ -447,7 +451,12 @@ fn runs_that_are_empty_too_many_or_too_long_are_refused() {
     let many = (0..=limits::FETCH_RUNS as u32).map(|i| run(2 * i, 1)).collect();
     for runs in [vec![], many, vec![run(u32::MAX, 2)], vec![run(5, 1), run(3, 1)], vec![run(1, 0)]]
     {
-        refused(Body::Fetch { nonce: 0, cookie: 0, runs }, "blocks");
+        let alone = if runs.is_empty() { Vec::new() } else { vec![run(1, 1)] };
+        refused(Body::Fetch { nonce: 0, cookie: 0, runs: runs.clone(), alone }, "blocks");
+        if !runs.is_empty() {
+            let fetch = Body::Fetch { nonce: 0, cookie: 0, runs: vec![run(1, 1)], alone: runs };
+            refused(fetch, "blocks by unicast");
+        }
     }
     let need = |count| NackRun { run: run(0, count), need: Need::Whole };
     for runs in [vec![], vec![need(limits::NACK_BLOCKS + 1)]] {
@@ -475,7 +484,7 @@ fn a_heartbeat_of_another_than_the_source_is_refused() {
         fec: false,
         manifest: None,
     };
-    let heartbeat = Heartbeat { feed, beacon: beacon() };
+    let heartbeat = Heartbeat { feed, beacon: beacon(), last_word: None };
     refused(Body::Heartbeat(Box::new(heartbeat)), "beacon");
     let elsewhere = FeedInfo { source: NodeId(9), ..feed };
     let confirm = JoinConfirm { nonce: 0, token: 0, from: 0, feed: elsewhere, beacon: beacon() };

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use umbel_wire::tmtp::{BlockRun, limits};
 
+use super::config::FetchCredit;
+use super::credit::Credit;
 use crate::Instant;
 use crate::recovery::reception::{MAX_SYMBOLS, Reception};
 
@@ -201,6 +203,9 @@ pub(super) struct Asker {
     pub(super) nonce: u64,
 }
 
+/// A block to send, and to whom alone, if a receiver trusts nothing that came to all.
+type Sending = (u32, Option<SocketAddr>);
+
 /// Receivers that want a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -210,18 +215,29 @@ pub(super) enum Wanted {
     BySeveral,
 }
 
+/// Who wants a block, and whether it is sent before others.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    wanted: Wanted,
+    first: bool,
+}
+
 /// The source's side of fetching.
 #[derive(Clone, Debug)]
 pub(super) struct Fetched {
     secret: [u8; 32],
+    /// Present where anyone may fetch.
+    credit: Option<Credit>,
     /// Blocks whose requests are being gathered.
-    gathering: BTreeMap<u32, Wanted>,
+    gathering: BTreeMap<Sending, Request>,
     gathered_at: Option<Instant>,
     /// Blocks to send.
-    due: BTreeMap<u32, Wanted>,
-    /// Symbols of the first block in line that are still to be sent: the next one, and their
+    due: BTreeMap<Sending, Request>,
+    /// Blocks to send when there is nothing else, or a little at a time.
+    later: BTreeMap<Sending, Request>,
+    /// What is being sent, and its symbols that are still to be sent: the next one, and their
     /// number.
-    under_way: Option<(u32, u32)>,
+    under_way: Option<(Sending, u32, u32)>,
     /// First symbol of the next sending of a block. A receiver that lost some of the last sending
     /// gets others.
     next_esi: BTreeMap<u32, u8>,
@@ -229,13 +245,16 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// Creates a state in which nothing is wanted, for at most `max_blocks` blocks.
-    pub(super) fn new(secret: [u8; 32], max_blocks: usize) -> Fetched {
+    /// Creates a state in which nothing is wanted, for at most `max_blocks` blocks. Every request is
+    /// answered as soon as any other if there is no `credit`.
+    pub(super) fn new(secret: [u8; 32], max_blocks: usize, credit: Option<FetchCredit>) -> Fetched {
         Fetched {
             secret,
+            credit: credit.map(Credit::new),
             gathering: BTreeMap::new(),
             gathered_at: None,
             due: BTreeMap::new(),
+            later: BTreeMap::new(),
             under_way: None,
             next_esi: BTreeMap::new(),
             max_blocks,
@@ -249,30 +268,36 @@ impl Fetched {
         u64::from_be_bytes(*bytes).max(1)
     }
 
-    /// Notes that a receiver with a good cookie wants blocks. Returns `false` if there is no room
-    /// for all of them.
+    /// Notes that a receiver with a good cookie wants blocks of `bytes`, some of them `alone`.
+    /// Returns `false` if there is no room for all of them.
     pub(super) fn ask(
         &mut self,
         now: Instant,
         asker: Asker,
-        blocks: Range<u32>,
+        (blocks, bytes): (Range<u32>, u64),
+        alone: impl Fn(u32) -> bool,
         gather: Duration,
     ) -> bool {
         for block in blocks {
-            let known = self.gathering.len() + self.due.len();
-            let wanted = match self.due.get_mut(&block) {
-                None => self.gathering.get_mut(&block),
-                wanted => wanted,
-            };
-            match wanted {
-                Some(Wanted::By(who)) if who.address == asker.address => *who = asker,
-                Some(wanted) => *wanted = Wanted::BySeveral,
-                None if known >= self.max_blocks => return false,
-                None => {
-                    self.gathering.insert(block, Wanted::By(asker));
-                    self.gathered_at.get_or_insert(now + gather);
-                }
+            let known = self.gathering.len() + self.due.len() + self.later.len();
+            let sending = (block, alone(block).then_some(asker.address));
+            let lines = [&mut self.due, &mut self.gathering, &mut self.later];
+            let request = lines.into_iter().find_map(|line| line.get_mut(&sending));
+            if let Some(request) = request {
+                request.wanted = match request.wanted {
+                    Wanted::By(who) if who.address == asker.address => Wanted::By(asker),
+                    _ => Wanted::BySeveral,
+                };
+                continue;
             }
+            if known >= self.max_blocks {
+                return false;
+            }
+            let credit = self.credit.as_mut();
+            let host = asker.address.ip();
+            let first = credit.is_none_or(|credit| credit.ask(now, host, block, bytes));
+            self.gathering.insert(sending, Request { wanted: Wanted::By(asker), first });
+            self.gathered_at.get_or_insert(now + gather);
         }
         true
     }
@@ -287,13 +312,19 @@ impl Fetched {
         if self.gathered_at.take_if(|at| *at <= now).is_none() {
             return;
         }
-        for (block, wanted) in std::mem::take(&mut self.gathering) {
-            self.due.insert(block, wanted);
+        for (sending, request) in std::mem::take(&mut self.gathering) {
+            let line = if request.first { &mut self.due } else { &mut self.later };
+            line.insert(sending, request);
         }
     }
 
     /// Returns whether blocks are to be sent.
     pub(super) fn any_due(&self) -> bool {
+        !self.due.is_empty() || !self.later.is_empty()
+    }
+
+    /// Returns whether blocks are to be sent before others.
+    pub(super) fn any_first(&self) -> bool {
         !self.due.is_empty()
     }
 
@@ -304,35 +335,41 @@ impl Fetched {
         symbols: impl Fn(u32) -> Option<u8>,
         fec: bool,
     ) -> Option<(u32, Wanted, u32, u32)> {
-        let (&block, &wanted) = self.due.first_key_value()?;
+        let first = |line: &BTreeMap<Sending, Request>| line.first_key_value().map(|(&s, _)| s);
+        let next = || first(&self.due).or_else(|| first(&self.later));
+        let sending = self.under_way.map(|(sending, ..)| sending).or_else(next)?;
+        let request = self.due.get(&sending).or_else(|| self.later.get(&sending))?;
+        let (block, wanted) = (sending.0, request.wanted);
         let k = u32::from(symbols(block)?);
         let most = if fec { MAX_SYMBOLS } else { k };
         let first = self.next_esi.get(&block).map_or(0, |&esi| u32::from(esi)) % most;
-        let &mut (esi, left) = self.under_way.get_or_insert((first, k));
+        let &mut (_, esi, left) = self.under_way.get_or_insert((sending, first, k));
         let esi = esi % most;
         Some((block, wanted, esi, left.min(most - esi)))
     }
 
-    /// Notes that the symbol returned by [`peek`](Fetched::peek) leaves now. Returns the block if
-    /// that was its last one.
-    pub(super) fn sent(&mut self, block: u32, esi: u32) -> Option<u32> {
-        let (_, left) = self.under_way?;
+    /// Notes that the symbol returned by [`peek`](Fetched::peek) leaves now. Returns its block if
+    /// that was the last one.
+    pub(super) fn sent(&mut self, esi: u32) -> Option<u32> {
+        let (sending, _, left) = self.under_way?;
         if left > 1 {
-            self.under_way = Some((esi + 1, left - 1));
+            self.under_way = Some((sending, esi + 1, left - 1));
             return None;
         }
         if self.next_esi.len() >= self.max_blocks {
             self.next_esi.pop_first();
         }
+        let (block, _) = sending;
         self.next_esi.insert(block, ((esi + 1) % MAX_SYMBOLS) as u8);
-        self.forget(block);
+        self.forget();
         Some(block)
     }
 
     /// Drops the block in line. Returns the receivers that wanted it.
-    pub(super) fn forget(&mut self, block: u32) -> Option<Wanted> {
-        self.under_way = None;
-        self.due.remove(&block)
+    pub(super) fn forget(&mut self) -> Option<Wanted> {
+        let (sending, ..) = self.under_way.take()?;
+        let request = self.due.remove(&sending).or_else(|| self.later.remove(&sending))?;
+        Some(request.wanted)
     }
 }
 
@@ -352,6 +389,10 @@ mod tests {
 
     fn asker(n: u8) -> Asker {
         Asker { address: host(n), nonce: n.into() }
+    }
+
+    const fn to_all(_: u32) -> bool {
+        false
     }
 
     fn run(first: u32, count: u32) -> BlockRun {
@@ -405,17 +446,17 @@ mod tests {
 
     #[test]
     fn each_block_is_sent_once_and_to_everyone_if_several_want_it() {
-        let mut fetched = Fetched::new([1; 32], 100);
-        assert!(fetched.ask(at(0), asker(1), 4..6, WAIT));
-        assert!(fetched.ask(at(20), asker(2), 5..7, WAIT));
-        assert!(fetched.ask(at(20), asker(2), 5..7, WAIT));
+        let mut fetched = Fetched::new([1; 32], 100, None);
+        assert!(fetched.ask(at(0), asker(1), (4..6, 100), to_all, WAIT));
+        assert!(fetched.ask(at(20), asker(2), (5..7, 100), to_all, WAIT));
+        assert!(fetched.ask(at(20), asker(2), (5..7, 100), to_all, WAIT));
         fetched.on_timeout(at(99));
         assert!(!fetched.any_due());
         fetched.on_timeout(at(100));
         let mut sent = Vec::new();
         while let Some((block, wanted, esi, left)) = fetched.peek(|_| Some(2), true) {
             sent.push((block, wanted, esi, left));
-            fetched.sent(block, esi);
+            fetched.sent(esi);
         }
         let by = |n| Wanted::By(asker(n));
         let several = Wanted::BySeveral;
@@ -425,16 +466,58 @@ mod tests {
     }
 
     #[test]
+    fn who_trusts_nothing_that_came_to_all_is_answered_alone() {
+        let mut fetched = Fetched::new([1; 32], 100, None);
+        fetched.ask(at(0), asker(1), (7..9, 100), |block| block == 7, WAIT);
+        fetched.ask(at(0), asker(2), (7..9, 100), |block| block == 7, WAIT);
+        fetched.ask(at(0), asker(3), (7..8, 100), to_all, WAIT);
+        fetched.on_timeout(at(100));
+        let mut sent = Vec::new();
+        while let Some((block, wanted, esi, _)) = fetched.peek(|_| Some(2), true) {
+            // What others ask meanwhile takes nothing from what is under way.
+            if sent.is_empty() {
+                fetched.ask(at(100), asker(4), (0..1, 100), to_all, Duration::ZERO);
+                fetched.on_timeout(at(100));
+            }
+            sent.push((block, wanted, esi));
+            fetched.sent(esi);
+        }
+        let by = |n| Wanted::By(asker(n));
+        let firsts = [(7, by(3), 0), (7, by(3), 1), (0, by(4), 0), (0, by(4), 1)];
+        let alone = [(7, by(1), 2), (7, by(1), 3), (7, by(2), 4), (7, by(2), 5)];
+        let others = [(8, Wanted::BySeveral, 0), (8, Wanted::BySeveral, 1)];
+        assert_eq!(sent, [&firsts[..], &alone, &others].concat());
+    }
+
+    #[test]
+    fn what_is_asked_for_without_end_is_sent_after_everything_else() {
+        let credit = FetchCredit { first: 100, again: 0.0, share: 0.05 };
+        let mut fetched = Fetched::new([1; 32], 100, Some(credit));
+        let mut sent = Vec::new();
+        for round in 0..3 {
+            fetched.ask(at(0), asker(1), (0..1, 100), to_all, Duration::ZERO);
+            fetched.ask(at(0), asker(2), (5 + round..6 + round, 100), to_all, Duration::ZERO);
+            fetched.on_timeout(at(0));
+            while let Some((block, _, esi, _)) = fetched.peek(|_| Some(1), true) {
+                sent.push((block, fetched.any_first()));
+                fetched.sent(esi);
+            }
+        }
+        let first = [(0, true), (5, true), (0, true), (6, true), (7, true)];
+        assert_eq!(sent, [&first[..], &[(0, false)]].concat());
+    }
+
+    #[test]
     fn a_block_that_is_fetched_again_comes_with_other_symbols() {
         for (fec, expected) in [(true, vec![0, 1, 2, 3]), (false, vec![0, 1, 0, 1])] {
-            let mut fetched = Fetched::new([1; 32], 100);
+            let mut fetched = Fetched::new([1; 32], 100, None);
             let mut sent = Vec::new();
             for round in 0..2 {
-                fetched.ask(at(round), asker(1), 9..10, Duration::ZERO);
+                fetched.ask(at(round), asker(1), (9..10, 100), to_all, Duration::ZERO);
                 fetched.on_timeout(at(round));
-                while let Some((block, _, esi, _)) = fetched.peek(|_| Some(2), fec) {
+                while let Some((_, _, esi, _)) = fetched.peek(|_| Some(2), fec) {
                     sent.push(esi);
-                    fetched.sent(block, esi);
+                    fetched.sent(esi);
                 }
             }
             assert_eq!(sent, expected);
@@ -443,18 +526,18 @@ mod tests {
 
     #[test]
     fn cookies_differ_by_address_and_secret() {
-        let a = Fetched::new([1; 32], 1);
+        let a = Fetched::new([1; 32], 1, None);
         assert_ne!(a.cookie(host(1)), a.cookie(host(2)));
-        assert_ne!(a.cookie(host(1)), Fetched::new([2; 32], 1).cookie(host(1)));
+        assert_ne!(a.cookie(host(1)), Fetched::new([2; 32], 1, None).cookie(host(1)));
         assert_eq!(a.cookie(host(1)), a.cookie(host(1)));
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut fetched = Fetched::new([1; 32], 10);
-        assert!(!fetched.ask(at(0), asker(1), 0..u32::MAX, WAIT));
+        let mut fetched = Fetched::new([1; 32], 10, None);
+        assert!(!fetched.ask(at(0), asker(1), (0..u32::MAX, 100), to_all, WAIT));
         fetched.on_timeout(at(100));
-        assert!(!fetched.ask(at(101), asker(2), 50..60, WAIT));
-        assert!(fetched.ask(at(101), asker(2), 0..10, WAIT), "those are known");
+        assert!(!fetched.ask(at(101), asker(2), (50..60, 100), to_all, WAIT));
+        assert!(fetched.ask(at(101), asker(2), (0..10, 100), to_all, WAIT), "those are known");
     }
 }

@@ -43,13 +43,23 @@ impl Progress {
     }
 }
 
+/// Whether a child is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Its progress counts for the window.
+    Counts,
+    /// The feed goes on without it. It may catch up.
+    Passed,
+    /// It is being dismissed.
+    Evicted,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     /// First block that the parent guarantees.
     pub(super) from: u32,
     pub(super) progress: Progress,
-    /// The child's progress counts for the window.
-    pub(super) counts: bool,
+    standing: Standing,
     /// Time at which the child was last heard.
     pub(super) heard: Instant,
     /// Time at which the child last made progress, or was missing nothing.
@@ -72,6 +82,16 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Returns whether its progress counts for the window.
+    pub(super) fn counts(&self) -> bool {
+        self.standing == Standing::Counts
+    }
+
+    /// Returns whether it made no progress for a while.
+    fn is_stalled(&self, now: Instant, while_: Duration) -> bool {
+        now.since(self.progressed) >= while_
+    }
+
     /// Returns what is missing of a block; `None` if the child holds it, or if the parent does
     /// not guarantee it. O(log runs).
     pub(super) fn lack(&self, block: u32) -> Option<Lack> {
@@ -124,7 +144,7 @@ impl Children {
         let child = Child {
             from,
             progress,
-            counts: true,
+            standing: Standing::Counts,
             heard: now,
             progressed: now,
             height: 0,
@@ -150,7 +170,7 @@ impl Children {
     /// Removes a child.
     pub(super) fn remove(&mut self, id: NodeId) -> Option<Child> {
         let child = self.children.remove(&id)?;
-        if child.counts {
+        if child.counts() {
             self.uncount(child.progress.below);
         }
         Some(child)
@@ -200,7 +220,7 @@ impl Children {
     ) -> bool {
         let Some(child) = self.children.get_mut(&id) else { return false };
         let below = child.from.max(progress.below);
-        let (old, counts) = (child.progress.below, child.counts);
+        let (old, counts) = (child.progress.below, child.counts());
         child.progress = Progress { below, ..progress };
         child.round = Some(round);
         child.heard = now;
@@ -242,29 +262,75 @@ impl Children {
 
     /// Counts as progress that children are not missing anything that could be sent to them.
     pub(super) fn excuse(&mut self, now: Instant, excused: impl Fn(&Child) -> bool) {
-        for child in self.children.values_mut().filter(|child| child.counts && excused(child)) {
+        for child in self.children.values_mut().filter(|child| excused(child)) {
             child.on_progress(now);
         }
     }
 
-    /// Evicts children that count and made no progress for `patience`, and once more for each
-    /// level of managers in their subtree: a manager waits for its own children first. Hosts that
-    /// held up the feed before are given a quarter, then a sixteenth. Evicted children no longer
-    /// count. O(n).
+    /// Returns whether some children that count made no progress for `while_`, and others did.
+    pub(super) fn are_some_stalled(&self, now: Instant, while_: Duration) -> bool {
+        let counted = || self.children.values().filter(|child| child.counts());
+        counted().any(|child| child.is_stalled(now, while_))
+            && counted().any(|child| !child.is_stalled(now, while_))
+    }
+
+    /// Passes over children that made no progress for `while_`: they no longer count. O(n).
+    pub(super) fn pass_over(&mut self, now: Instant, while_: Duration) {
+        let stalled =
+            |(_, child): &(&NodeId, &Child)| child.counts() && child.is_stalled(now, while_);
+        let stalled: Vec<NodeId> =
+            self.children.iter().filter(stalled).map(|(&id, _)| id).collect();
+        for id in stalled {
+            self.stand(id, Standing::Passed);
+        }
+    }
+
+    /// Lets children count again that were passed over, have acknowledged something and caught up
+    /// with those that count. O(n).
+    pub(super) fn take_back(&mut self, now: Instant, while_: Duration) {
+        let least = self.acked_below().unwrap_or(0);
+        let caught_up = |(_, child): &(&NodeId, &Child)| {
+            child.standing == Standing::Passed
+                && child.round.is_some()
+                && child.progress.below >= least
+                && !child.is_stalled(now, while_)
+        };
+        let back: Vec<NodeId> = self.children.iter().filter(caught_up).map(|(&id, _)| id).collect();
+        for id in back {
+            self.stand(id, Standing::Counts);
+        }
+    }
+
+    /// Goes on without a child until it has caught up.
+    pub(super) fn pass(&mut self, id: NodeId) {
+        self.stand(id, Standing::Passed);
+    }
+
+    fn stand(&mut self, id: NodeId, standing: Standing) {
+        let Some(child) = self.children.get_mut(&id) else { return };
+        let (counted, below) = (child.counts(), child.progress.below);
+        child.standing = standing;
+        match (counted, standing == Standing::Counts) {
+            (true, false) => self.uncount(below),
+            (false, true) => self.count(below),
+            _ => {}
+        }
+    }
+
+    /// Evicts children that made no progress for `patience`, and once more for each level of
+    /// managers in their subtree: a manager waits for its own children first. Hosts that held up
+    /// the feed before are given a quarter, then a sixteenth. Evicted children no longer count.
+    /// O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
         let slow = |child: &Child| {
             let levels = u32::from(child.height).min(MOST_LEVELS) + 1;
             let patience = patience.saturating_mul(levels) / (1 << (2 * child.strikes));
-            child.counts && now.since(child.progressed) >= patience
+            child.standing != Standing::Evicted && child.is_stalled(now, patience)
         };
         let evicted: Vec<NodeId> =
             self.children.iter().filter(|(_, child)| slow(child)).map(|(&id, _)| id).collect();
-        for id in &evicted {
-            if let Some(child) = self.children.get_mut(id) {
-                child.counts = false;
-                let below = child.progress.below;
-                self.uncount(below);
-            }
+        for &id in &evicted {
+            self.stand(id, Standing::Evicted);
         }
         evicted
     }
@@ -396,10 +462,39 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whoever_is_passed_over_counts_again_once_it_has_caught_up() {
+        let mut children = Children::default();
+        for id in 1..=2 {
+            children.adopt(at(0), NodeId(id), 0);
+        }
+        let a_while = Duration::from_millis(100);
+        assert!(!children.are_some_stalled(at(100), a_while), "nobody gets on");
+        acknowledge(&mut children, 90, 2, below(7));
+        assert!(children.are_some_stalled(at(100), a_while));
+        children.pass_over(at(100), a_while);
+        assert_eq!(children.acked_below(), Some(7));
+        acknowledge(&mut children, 101, 1, below(6));
+        children.take_back(at(110), a_while);
+        assert_eq!(children.acked_below(), Some(7));
+        acknowledge(&mut children, 111, 1, below(9));
+        acknowledge(&mut children, 112, 2, below(11));
+        children.take_back(at(113), a_while);
+        assert_eq!(children.acked_below(), Some(11), "it is behind again");
+        acknowledge(&mut children, 114, 1, below(12));
+        children.take_back(at(115), a_while);
+        acknowledge(&mut children, 116, 2, below(20));
+        assert_eq!(children.acked_below(), Some(12));
+        // Who never catches up is evicted like others.
+        children.pass(NodeId(1));
+        let patience = Duration::from_millis(500);
+        assert_eq!(children.evict(at(615), patience), [NodeId(1)]);
+    }
+
     proptest! {
         #[test]
         fn the_least_is_the_least(
-            steps in prop::collection::vec((0_u8..4, 0_u64..5, 0_u32..30), 1..80)
+            steps in prop::collection::vec((0_u8..6, 0_u64..5, 0_u32..30), 1..80)
         ) {
             let mut children = Children::default();
             for (at_ms, (kind, id, block)) in (0_u64..).zip(steps) {
@@ -407,9 +502,11 @@ mod tests {
                     0 => children.adopt(at(at_ms), NodeId(id), block),
                     1 => drop(children.remove(NodeId(id))),
                     2 => drop(children.evict(at(at_ms), Duration::from_millis(20))),
+                    4 => children.pass_over(at(at_ms), Duration::from_millis(9)),
+                    5 => children.take_back(at(at_ms), Duration::from_millis(9)),
                     _ => acknowledge(&mut children, at_ms, id, below(block)),
                 }
-                let least = children.iter().filter(|(_, child)| child.counts);
+                let least = children.iter().filter(|(_, child)| child.counts());
                 let least = least.map(|(_, child)| child.progress.below).min();
                 prop_assert_eq!(children.acked_below(), least);
             }

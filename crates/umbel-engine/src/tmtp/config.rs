@@ -205,6 +205,24 @@ pub struct RepairConfig {
     /// each level of managers in the child's subtree, since these wait for their own children.
     /// Default 30 s.
     pub evict_after: Duration,
+    /// For how long all children together may hold up the feed without progress, where anyone may
+    /// become one. Default `None`: as long as each has until it is evicted.
+    pub hold_up: Option<HoldUp>,
+}
+
+/// Time for which children may hold up a feed that is open to all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HoldUp {
+    /// At the beginning. Default 200 ms.
+    pub first: Duration,
+    /// For each time in which blocks are sent, this share of it. Default 0.05.
+    pub share: f64,
+}
+
+impl Default for HoldUp {
+    fn default() -> HoldUp {
+        HoldUp { first: Duration::from_millis(200), share: 0.05 }
+    }
 }
 
 /// Parameters of a source.
@@ -236,11 +254,35 @@ pub struct SourceConfig {
     pub history: Option<u32>,
     /// Most bytes a second that answer FETCHes, as a share of the rate. Default 0.5.
     pub fetch_share: f64,
+    /// What each host may fetch before others, where anyone may fetch. Default `None`: whatever it
+    /// asks for.
+    pub fetch_credit: Option<FetchCredit>,
+    /// What it says last, and nobody knows before: by it receivers believe that the feed is over.
+    /// Default `None`.
+    pub last_word: Option<[u8; 32]>,
     /// Time between the last data and the first heartbeat. It doubles for each further one, so
     /// that the loss of the last packets is found soon. Default 20 ms.
     pub heartbeat_min: Duration,
     /// Longest time between heartbeats. Default 1 s.
     pub heartbeat_max: Duration,
+}
+
+/// What each host may fetch of a feed that is open to all. Each block is answered once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FetchCredit {
+    /// Bytes that it may ask for again. Default 64 KiB.
+    pub first: u64,
+    /// As many more for each byte that it asks for the first time. Default 1.25: where every fifth
+    /// packet is lost, each block is asked for again.
+    pub again: f64,
+    /// Part of the rate that all share beyond that. Default 0.05.
+    pub share: f64,
+}
+
+impl Default for FetchCredit {
+    fn default() -> FetchCredit {
+        FetchCredit { first: 64 << 10, again: 1.25, share: 0.05 }
+    }
 }
 
 /// First block of a feed that a receiver wants.
@@ -277,6 +319,9 @@ pub struct ReceiverConfig {
     pub cost: Cost,
     /// Key with which it proves that it is done. Default `None`: it is believed.
     pub receipt: Option<ReceiptKey>,
+    /// BLAKE3 digest of the source's last word. Default `None`: whoever sends as the source is
+    /// believed that the feed is over.
+    pub last_word: Option<[u8; 32]>,
 }
 
 impl NodeConfig {
@@ -400,6 +445,7 @@ impl Default for RepairConfig {
             hearsay: true,
             queue: 4096,
             evict_after: Duration::from_secs(30),
+            hold_up: None,
         }
     }
 }
@@ -438,6 +484,8 @@ impl SourceConfig {
             window: None,
             history: None,
             fetch_share: 0.5,
+            fetch_credit: None,
+            last_word: None,
             heartbeat_min: Duration::from_millis(20),
             heartbeat_max: Duration::from_secs(1),
         }
@@ -482,6 +530,7 @@ impl ReceiverConfig {
             patience: Duration::from_mins(10),
             cost: Cost::Latency,
             receipt: None,
+            last_word: None,
         }
     }
 

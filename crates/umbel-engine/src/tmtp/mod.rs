@@ -24,7 +24,8 @@
 //! - `tree/`: how nodes find parents, serve as such and leave. Its page draws the states.
 //! - `reception.rs`, `asks.rs`: the blocks that a member holds, and when it asks for others.
 //!   `domain/`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
-//!   children. `catch_up.rs`: blocks that no parent guarantees.
+//!   children. `hold_up.rs`: for how long these hold up an open feed. `catch_up.rs`: blocks that no parent guarantees. `credit.rs`: how
+//!   much of them a host has.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
@@ -78,8 +79,10 @@ mod catch_up;
 mod children;
 mod concast;
 pub mod config;
+mod credit;
 mod domain;
 pub mod drops;
+mod hold_up;
 mod incoming;
 mod intervals;
 mod receipt;
@@ -98,8 +101,8 @@ pub use api::{
     SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
 };
 pub use config::{
-    ConfigError, Draws, List, NodeConfig, ReceiverConfig, RepairConfig, Shape, SourceConfig, Start,
-    TimingConfig, TreeConfig,
+    ConfigError, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, RepairConfig, Shape,
+    SourceConfig, Start, TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};
 pub use receipt::{ReceiptKey, receipt};

@@ -151,11 +151,6 @@ impl PipeWriter {
         self.buffer.len() == self.room()
     }
 
-    /// Returns whether bytes were written that are not signed yet.
-    pub fn is_behind(&self) -> bool {
-        !self.buffer.is_empty() || !self.cut.is_empty()
-    }
-
     /// Ends the block that is being filled, unless it is empty. Returns whether the run is full, so
     /// that it must be [signed](PipeWriter::sign).
     pub fn cut(&mut self) -> bool {

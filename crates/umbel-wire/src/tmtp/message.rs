@@ -8,8 +8,8 @@ use super::values::{
     role_byte,
 };
 use super::{
-    Ack, Beacon, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message, Nack,
-    NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
+    Ack, Beacon, BlockRun, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message,
+    Nack, NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
@@ -127,6 +127,8 @@ const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 const HINT: Field = Field { number: 27, name: "hint of a receiver" };
 const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
+const LAST_WORD: Field = Field { number: 30, name: "last word" };
+const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
 const HAS_ROOM: u32 = u32::MAX;
@@ -218,6 +220,9 @@ impl Body {
             Body::Heartbeat(heartbeat) => {
                 frame.field(FEED, |out| put_feed(out, &heartbeat.feed));
                 frame.field(BEACON, |out| put_beacon(out, &heartbeat.beacon));
+                if let Some(word) = &heartbeat.last_word {
+                    frame.field(LAST_WORD, |out| out.extend_from_slice(word));
+                }
             }
             Body::Ack(ack) => put_ack(frame, ack),
             Body::Nack(nack) => {
@@ -238,10 +243,13 @@ impl Body {
                 frame.number(TOKEN, *token);
                 frame.number(REASON, dismissal_number(*reason));
             }
-            Body::Fetch { nonce, cookie, runs } => {
+            Body::Fetch { nonce, cookie, runs, alone } => {
                 frame.number(NONCE, *nonce);
                 frame.number(COOKIE, *cookie);
                 frame.field(RUNS, |out| put_runs(out, runs));
+                if !alone.is_empty() {
+                    frame.field(ALONE, |out| put_runs(out, alone));
+                }
             }
             Body::FetchCookie { nonce, cookie } => {
                 frame.number(NONCE, *nonce);
@@ -315,6 +323,7 @@ impl Body {
                 nonce: fields.number(NONCE)?,
                 cookie: fields.number(COOKIE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
+                alone: read_alone(fields)?,
             },
             MessageType::FetchCookie => {
                 Body::FetchCookie { nonce: fields.number(NONCE)?, cookie: fields.number(COOKIE)? }
@@ -335,6 +344,11 @@ impl Body {
             MessageType::TreePage => Body::TreePage(read_page(fields)?),
         })
     }
+}
+
+fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {
+    let alone = fields.optional(ALONE)?;
+    alone.map_or(Ok(Vec::new()), |alone| read_runs(Reader::new(ALONE.name, alone)))
 }
 
 fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {
@@ -433,7 +447,9 @@ fn read_heartbeat(fields: &mut Fields<'_>, sender: NodeId) -> Result<Heartbeat, 
     if beacon.path != [feed.source] || beacon.role != Role::Source {
         return Err(bad(BEACON, "of another node than the source"));
     }
-    Ok(Heartbeat { feed, beacon })
+    let word = fields.optional(LAST_WORD)?.map(<[u8; 32]>::try_from).transpose();
+    let last_word = word.map_err(|_| bad(LAST_WORD, "of another length"))?;
+    Ok(Heartbeat { feed, beacon, last_word })
 }
 
 fn read_feed_and_beacon(

@@ -161,6 +161,9 @@ pub enum Body {
         /// The blocks: ascending, not overlapping, at least 1 and at most [`limits::FETCH_RUNS`]
         /// runs.
         runs: Vec<BlockRun>,
+        /// Those among them that are to come by unicast, whoever else wants them: symbols that came
+        /// to all were forged. Sources of earlier releases do not look at it.
+        alone: Vec<BlockRun>,
     },
     /// Answers a FETCH without a valid cookie, to ask again with this one.
     FetchCookie {
@@ -397,6 +400,9 @@ pub struct Heartbeat {
     pub feed: FeedInfo,
     /// The source's beacon. Its path is the source alone.
     pub beacon: Beacon,
+    /// What only the source has known so far, once it says that the feed is over or has failed. The
+    /// announcement has its digest.
+    pub last_word: Option<[u8; 32]>,
 }
 
 /// A run of neighbouring blocks.

@@ -518,6 +518,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         },
         token: true,
         sealed: None,
+        last_word: None,
         version: 1,
     };
     let pipe = Feed {

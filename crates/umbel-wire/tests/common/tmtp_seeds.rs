@@ -122,7 +122,14 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("find_new_parent", B::FindNewParent { token, nonce }),
         ("find_new_parent_reply", B::FindNewParentReply { token, nonce }),
         ("dismiss", B::Dismiss { token, reason: Dismissal::Slow }),
-        ("fetch", B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1), run(3, 4)] }),
+        (
+            "fetch",
+            B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1), run(3, 4)], alone: Vec::new() },
+        ),
+        (
+            "fetch_alone",
+            B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1)], alone: vec![run(0, 1)] },
+        ),
         ("fetch_cookie", B::FetchCookie { nonce: 7, cookie: 9 }),
         ("fetch_gone", B::FetchGone { nonce: 7, runs: vec![run(1, 2)] }),
         ("report", B::Report(Report { token, first: 2, receivers, tree: vec![entry.clone()] })),
@@ -140,7 +147,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
     };
     let mut seeds: Vec<_> =
         bodies.into_iter().map(|(name, body)| (name, emitted(manager, body))).collect();
-    let heartbeat = Heartbeat { feed, beacon: beacon(vec![source]) };
+    let heartbeat = Heartbeat { feed, beacon: beacon(vec![source]), last_word: None };
     seeds.push(("heartbeat", emitted(source, B::Heartbeat(Box::new(heartbeat)))));
     let header = SmallBlockHeader {
         tsi: Tsi(1),

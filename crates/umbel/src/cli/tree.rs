@@ -250,6 +250,7 @@ mod tests {
             content: FeedContent::Pipe,
             token: false,
             sealed: None,
+            last_word: None,
             version: 1,
         }
     }

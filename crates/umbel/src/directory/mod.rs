@@ -30,7 +30,7 @@ mod table;
 mod watch;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use umbel_net::session::Pin;
 use umbel_wire::ParseError;
@@ -48,6 +48,12 @@ pub use station::Station;
 pub(crate) use succession::Succession;
 pub use table::Directory;
 pub(crate) use watch::{News, Watch};
+
+/// Returns the version of a session that begins now: milliseconds since 1970. Of the sessions of
+/// one sender under one name the latest counts, since anyone can announce an earlier one again.
+pub(crate) fn version_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
 
 /// A session on the air.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +143,7 @@ pub(crate) mod tests {
             content: FeedContent::Pipe,
             token: false,
             sealed: None,
+            last_word: None,
             version: 1,
         }
     }

@@ -27,10 +27,10 @@ use std::net::IpAddr;
 use anyhow::{Context, anyhow, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::BASE32_NOPAD;
-use umbel_engine::tmtp::{Draws, NodeId, Shape};
+use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
-use umbel_wire::feed::Feed;
+use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::{Channel, Tsi, tmtp};
 
 pub use recv::{RecvOptions, recv};
@@ -113,6 +113,18 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
         fec: feed.fec,
         manifest,
     })
+}
+
+/// Returns for how long children may hold up a feed. Where anyone can become one, it is not much. A
+/// pipe is not kept for those who fall behind.
+fn hold_up(feed: &Feed) -> Option<HoldUp> {
+    let kept = matches!(feed.content, FeedContent::Files { .. });
+    (kept && is_open(feed)).then(HoldUp::default)
+}
+
+/// Returns whether anyone may take part in a feed.
+fn is_open(feed: &Feed) -> bool {
+    !feed.token && feed.sealed.is_none()
 }
 
 /// Returns the key that a token stands for in one feed.

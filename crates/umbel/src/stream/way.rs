@@ -17,7 +17,7 @@ use umbel_wire::stream::{LayerInfo, Stream, StreamContent, StreamMode};
 use umbel_wire::{Channel, Tsi, rlm};
 
 use super::Begun;
-use crate::directory::Announcer;
+use crate::directory::{self, Announcer};
 use crate::endpoint::ports::{CONTROL_PORT, LAYER_PORT};
 use crate::endpoint::{Wiring, channel, packet_len, random};
 
@@ -179,7 +179,7 @@ impl Ground {
             layers: said.layers,
             content: said.content,
             repair: said.repair,
-            version: 1,
+            version: directory::version_now(),
         };
         Ok(Air { stream, interface, ports, packet_len, signer })
     }
@@ -212,5 +212,37 @@ impl Places {
             port: CONTROL_PORT,
         });
         Ok(Places { base, channels, control })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_wire::stream::StreamContent;
+
+    use super::*;
+
+    #[test]
+    fn of_two_streams_of_a_sender_the_later_one_has_the_greater_version() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let version = || {
+            let way = Way {
+                interface: Some("lo".to_owned()),
+                state_dir: Some(state_dir.path().to_owned()),
+                control: false,
+                ..Way::new("news".parse().unwrap())
+            };
+            let layer = LayerInfo { kbit_per_s: 64, fec: None };
+            let said = Said {
+                mode: StreamMode::Cumulative,
+                symbol_len: 1_000,
+                layers: vec![layer],
+                content: StreamContent::Hls,
+                repair: None,
+            };
+            way.ground().unwrap().open(said).unwrap().stream.version
+        };
+        let earlier = version();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(version() > earlier);
     }
 }

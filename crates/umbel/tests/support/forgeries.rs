@@ -368,7 +368,7 @@ pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]
         if turns.seldom() {
             ask_for_a_place(voice, turns.0);
             let runs = vec![BlockRun { first: 0, count: 4 }];
-            let fetch = Body::Fetch { nonce: turns.0, cookie, runs };
+            let fetch = Body::Fetch { nonce: turns.0, cookie, runs, alone: Vec::new() };
             let bytes = voice.mark.message(ME, fetch);
             voice.say(voice.mark.source, &bytes);
         }

@@ -103,7 +103,7 @@ impl Honest {
     fn fetch(&mut self, by: usize, to: usize) {
         self.numbers += 1;
         let runs = vec![BlockRun { first: 0, count: 1 }];
-        self.say(by, to, Body::Fetch { nonce: self.numbers, cookie: 0, runs });
+        self.say(by, to, Body::Fetch { nonce: self.numbers, cookie: 0, runs, alone: Vec::new() });
     }
 
     /// Returns the numbers of the pairs that a node holds with another, or is offered.

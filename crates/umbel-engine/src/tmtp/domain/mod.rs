@@ -10,6 +10,7 @@ use umbel_wire::tmtp::{Ack, Echo, Nack, NodeId, Timing};
 
 use super::children::{Child, Children, Progress};
 use super::config::{RepairConfig, TimingConfig};
+use super::hold_up::Budget;
 use super::intervals::Intervals;
 use crate::load::ProcessingLoad;
 use crate::recovery::reception::Lack;
@@ -19,6 +20,9 @@ use crate::{Instant, TransmitBuf};
 
 /// Least hold-down: nodes are busy, and a NACK waits in queues while its answer is under way.
 const LEAST_HOLD_DOWN: Duration = Duration::from_millis(5);
+
+/// Number of T_ack without progress after which a child is stalled. The window is shut no sooner.
+const STALLED: u32 = 2;
 
 /// Round trip in a domain in which none was measured yet.
 const FIRST_RTT: Duration = Duration::from_millis(20);
@@ -43,6 +47,8 @@ pub(super) struct Domain {
     children: Children,
     intervals: Intervals,
     repairs: Repairs,
+    /// Present where anyone may become a child.
+    budget: Option<Budget>,
 }
 
 /// The timing of a node's domain and what the domain has cost so far. Both outlive its children.
@@ -108,6 +114,7 @@ impl Domain {
             children: Children::default(),
             intervals: Intervals::new(start),
             repairs: Repairs::new(fec, repair.queue),
+            budget: repair.hold_up.map(Budget::new),
         }
     }
 
@@ -146,6 +153,9 @@ impl Domain {
     pub(super) fn adopt(&mut self, now: Instant, id: NodeId, from: u32, strikes: u8) {
         self.children.adopt(now, id, from);
         self.children.note_strikes(id, strikes);
+        if self.budget.is_some_and(|budget| budget.is_spent()) {
+            self.children.pass(id);
+        }
         self.ledger.review = self.ledger.review.max(now);
     }
 
@@ -271,9 +281,14 @@ impl Domain {
         self.repairs.on_held(block, k);
     }
 
-    /// Does what is due: T_retrans, timing, eviction of children that hold up all others. Returns
-    /// the evicted children.
-    pub(super) fn on_timeout(&mut self, now: Instant, stock: &impl Stock) -> Vec<NodeId> {
+    /// Does what is due: T_retrans, timing, eviction of children that hold up all others. `held_up`
+    /// says whether the node could go on but for its children. Returns the evicted children.
+    pub(super) fn on_timeout(
+        &mut self,
+        now: Instant,
+        stock: &impl Stock,
+        held_up: bool,
+    ) -> Vec<NodeId> {
         self.retransmit(now, stock);
         if now < self.ledger.review || self.children.len() == 0 {
             return Vec::new();
@@ -283,13 +298,29 @@ impl Domain {
         let end = self.intervals.end();
         self.children.excuse(now, |child| {
             let next = child.progress.below;
-            next >= end || stock.held(next).is_none()
+            next >= end || child.counts() && stock.held(next).is_none()
         });
+        self.spend(now, held_up);
         let evicted = self.children.evict(now, self.repair.evict_after);
         if !evicted.is_empty() {
             self.advance();
         }
         evicted
+    }
+
+    /// Goes on without children that make no progress, once all have held up the feed for long.
+    fn spend(&mut self, now: Instant, held_up: bool) {
+        let (period, end) = (self.ledger.timing.t_ack, self.intervals.end());
+        let a_while = period * STALLED;
+        let stalled = held_up && self.children.are_some_stalled(now, a_while);
+        let Some(budget) = &mut self.budget else { return };
+        budget.review(now, period * 2, stalled, end);
+        if !budget.is_spent() {
+            self.children.take_back(now, a_while);
+        } else if stalled {
+            self.children.pass_over(now, a_while);
+            self.advance();
+        }
     }
 
     /// Schedules unacknowledged blocks of the first interval again when its T_retrans is over.
@@ -307,7 +338,7 @@ impl Domain {
         let since = now.since(Instant::EPOCH).saturating_sub(self.ledger.timing.t_ack);
         let since = Instant::EPOCH + since;
         for block in self.intervals.retransmit(now) {
-            for (_, child) in self.children.iter().filter(|(_, child)| child.counts) {
+            for (_, child) in self.children.iter().filter(|(_, child)| child.counts()) {
                 let Some(lack) = child.lack(block) else { continue };
                 if self.ledger.config.adaptive && !worth_sending(child, block, since) {
                     continue;

@@ -90,10 +90,10 @@ fn at_t_retrans_all_unacknowledged_blocks_of_the_first_interval_are_sent_again()
     let (mut domain, mut stock) = domain(33);
     domain.on_ack(at(2000), NodeId(1), &ack(0, 33, &[]), 33).unwrap();
     domain.on_ack(at(2000), NodeId(2), &ack(0, 2, &[(5, 3), (9, 20)]), 33).unwrap();
-    domain.on_timeout(at(3299), &stock);
+    domain.on_timeout(at(3299), &stock, false);
     assert_eq!(repaired(&mut domain, &mut stock, at(3299)), []);
     assert!(domain.may_send(at(3299)) && !domain.may_send(at(3300)));
-    domain.on_timeout(at(3300), &stock);
+    domain.on_timeout(at(3300), &stock, false);
     assert_eq!(repaired(&mut domain, &mut stock, at(3300)), [2, 3, 4, 8]);
     // The window advances by the interval when it is acknowledged.
     domain.on_ack(at(3400), NodeId(2), &ack(1, 11, &[]), 33).unwrap();
@@ -128,7 +128,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
 #[test]
 fn a_child_that_holds_up_everyone_is_evicted_unless_it_lacks_nothing_that_is_here() {
     let (mut domain, _) = domain(5);
-    let evict = |domain: &mut Domain, ms, stock: &Shelf| domain.on_timeout(at(ms), stock);
+    let evict = |domain: &mut Domain, ms, stock: &Shelf| domain.on_timeout(at(ms), stock, false);
     // The parent itself has nothing.
     assert_eq!(evict(&mut domain, 40_000, &Shelf(0)), []);
     domain.on_ack(at(50_000), NodeId(2), &ack(0, 5, &[]), 5).unwrap();
@@ -168,12 +168,12 @@ fn t_ack_follows_the_round_trip_and_the_number_of_children() {
     let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
     let measured = Ack { echo: Some(echo), ..ack(0, 0, &[]) };
     domain.on_ack(at(1300), NodeId(0), &measured, 0).unwrap();
-    domain.on_timeout(at(1300), &Shelf(0));
+    domain.on_timeout(at(1300), &Shelf(0), false);
     assert_eq!(domain.timing().rtt, Duration::from_millis(200));
     assert_eq!(domain.timing().t_ack, Duration::from_millis(400));
     for id in 1..1000 {
         domain.adopt(at(1400), NodeId(id), 0, 0);
     }
-    domain.on_timeout(at(3000), &Shelf(0));
+    domain.on_timeout(at(3000), &Shelf(0), false);
     assert_eq!(domain.timing().t_ack, Duration::from_secs(1));
 }

@@ -132,7 +132,8 @@ impl Manager {
 
     /// Does what is due. Returns the children that were evicted.
     pub(super) fn on_timeout(&mut self, now: Instant) -> Vec<NodeId> {
-        self.domain.on_timeout(now, &self.buffer)
+        let held_up = self.is_full();
+        self.domain.on_timeout(now, &self.buffer, held_up)
     }
 
     /// Returns when [`on_timeout`](Manager::on_timeout) has something to do.

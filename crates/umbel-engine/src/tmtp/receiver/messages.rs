@@ -120,6 +120,7 @@ impl<K: SymbolSink> Receiver<K> {
         sender: NodeId,
         heartbeat: Heartbeat,
     ) -> Result<(), DropReason> {
+        self.check_last_word(&heartbeat)?;
         self.learn_feed(heartbeat.feed)?;
         self.tree.note_source(now, &heartbeat)?;
         self.stats.heartbeats += 1;
@@ -143,6 +144,17 @@ impl<K: SymbolSink> Receiver<K> {
             self.on_parents_beacon(now, beacon);
         }
         Ok(())
+    }
+
+    /// Checks that who says that the feed is over, or has failed, knows what only the source knows.
+    fn check_last_word(&self, heartbeat: &Heartbeat) -> Result<(), DropReason> {
+        let Beacon { closing, progress, .. } = &heartbeat.beacon;
+        let failed = progress.end.as_ref().is_some_and(|end| end.failed.is_some());
+        let Some(digest) = self.config.last_word.filter(|_| *closing || failed) else {
+            return Ok(());
+        };
+        let is_it = |word: [u8; 32]| blake3::hash(&word) == blake3::Hash::from_bytes(digest);
+        if heartbeat.last_word.is_some_and(is_it) { Ok(()) } else { Err(DropReason::ForgedSource) }
     }
 
     pub(super) fn on_closing(&mut self) {

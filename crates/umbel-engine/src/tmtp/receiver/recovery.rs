@@ -157,13 +157,14 @@ impl Recovery {
     }
 
     /// Returns whether a symbol of this block may be another's than the source's, by the way that it
-    /// came. Anyone may have sent repairs; answers to FETCH carry the number that the source alone
-    /// was told.
+    /// came. Anyone may have sent repairs, and by the data channel whoever forges the source's
+    /// address. Answers to FETCH by unicast carry the number that the source alone was told.
     pub(super) fn is_suspect(&self, block: u32, purpose: Purpose, data_channel: bool) -> bool {
-        match self.wrong.get(&block) {
-            None => false,
-            Some(&times) if times < WRONG || purpose == Purpose::Fetched => false,
-            Some(&times) => times >= WRONG_BY_SOURCE || !data_channel,
+        let times = self.wrong.get(&block).copied().unwrap_or(0);
+        match (data_channel, purpose) {
+            (true, _) => times >= WRONG_BY_SOURCE,
+            (false, Purpose::Fetched) => false,
+            (false, _) => times >= WRONG,
         }
     }
 
@@ -445,6 +446,25 @@ impl Recovery {
         let (cookie, runs) = self.fetching.poll(now, reception, reach.fetched(), most, wait)?;
         let nonce = self.random.next_u64();
         self.fetching.sent(now, nonce);
-        Some(Body::Fetch { nonce, cookie, runs })
+        let alone = self.distrusted_among(&runs);
+        Some(Body::Fetch { nonce, cookie, runs, alone })
+    }
+
+    /// Returns the blocks among these that are not taken by the data channel any more.
+    fn distrusted_among(&self, runs: &[BlockRun]) -> Vec<BlockRun> {
+        let mut found: Vec<BlockRun> = Vec::new();
+        let distrusted = |run: &BlockRun| {
+            let wrong = self.wrong.range(run.blocks());
+            wrong.filter(|(_, times)| **times >= WRONG_BY_SOURCE).map(|(&block, _)| block)
+        };
+        for block in runs.iter().flat_map(distrusted) {
+            let room = found.len() < limits::FETCH_RUNS;
+            match found.last_mut() {
+                Some(last) if last.end() == block => last.count += 1,
+                _ if !room => break,
+                _ => found.push(BlockRun { first: block, count: 1 }),
+            }
+        }
+        found
     }
 }

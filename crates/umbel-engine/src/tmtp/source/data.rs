@@ -58,7 +58,7 @@ impl<S: SymbolSource> Source<S> {
             return Some(transmit);
         }
         self.look(now);
-        let fetched_first = self.balance > 0.0;
+        let fetched_first = self.balance > 0.0 && (self.fetched.any_first() || self.slack > 0.0);
         let scope = Some(self.config.node.scope);
         if fetched_first && let Some(transmit) = self.poll_fetched(buf) {
             return Some(transmit);
@@ -66,6 +66,8 @@ impl<S: SymbolSource> Source<S> {
         if self.fill_data(now, buf) {
             let share = self.config.fetch_share.clamp(0.0, 1.0);
             self.balance = (self.balance + share * buf.len() as f64).min(BALANCE);
+            let share = self.config.fetch_credit.map_or(0.0, |credit| credit.share);
+            self.slack = (self.slack + share * buf.len() as f64).min(BALANCE);
             let to = Address::Channel(self.config.node.data);
             return Some(Transmit::data(to).within(scope));
         }
@@ -152,6 +154,7 @@ impl<S: SymbolSource> Source<S> {
         let fec = self.config.shape.fec;
         let mut to = None;
         let mut last = None;
+        let without_credit = !self.fetched.any_first();
         while buf.has_room(RateClass::Data) {
             let shelf = &self.shelf;
             let Some((block, wanted, esi, left)) = self.fetched.peek(|b| shelf.len_of(b), fec)
@@ -187,12 +190,15 @@ impl<S: SymbolSource> Source<S> {
             };
             push_packet(buf, feed, (Purpose::Fetched, index), (block, k, esi), symbol);
             to = Some(wanted);
-            if let Some(block) = self.fetched.sent(block, esi) {
+            if let Some(block) = self.fetched.sent(esi) {
                 self.shelf.release_fetched(block);
                 last = None;
             }
         }
         let sent = buf.len();
+        if without_credit {
+            self.slack = (self.slack - sent as f64).max(-BALANCE);
+        }
         self.stats.fetched_sent += sent as u64;
         let share = self.config.fetch_share.clamp(0.0, 1.0);
         self.balance = (self.balance - (1.0 - share) * sent as f64).max(-BALANCE);
@@ -208,7 +214,7 @@ impl<S: SymbolSource> Source<S> {
     /// Tells a receiver that a block it asked for is not available any more.
     fn tell_gone(&mut self, block: u32) {
         self.shelf.release_fetched(block);
-        if let Some(Wanted::By(Asker { address, nonce })) = self.fetched.forget(block) {
+        if let Some(Wanted::By(Asker { address, nonce })) = self.fetched.forget() {
             let runs = vec![BlockRun { first: block, count: 1 }];
             self.outbox.push_back((Way::Host(address), Body::FetchGone { nonce, runs }));
         }

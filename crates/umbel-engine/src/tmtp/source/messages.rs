@@ -58,8 +58,9 @@ impl<S: SymbolSource> Source<S> {
             Body::Report(report) if !arrival.multicast => {
                 self.on_report(now, message.sender, from, report)
             }
-            Body::Fetch { nonce, cookie, runs } if !arrival.multicast => {
-                self.on_fetch(now, Asker { address: from, nonce }, cookie, &runs)
+            Body::Fetch { nonce, cookie, runs, alone } if !arrival.multicast => {
+                let asker = Asker { address: from, nonce };
+                self.on_fetch(now, asker, cookie, (&runs, &alone))
             }
             Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
                 self.on_query(now, from, (nonce, cookie), after)
@@ -148,7 +149,7 @@ impl<S: SymbolSource> Source<S> {
         now: Instant,
         asker: Asker,
         cookie: u64,
-        runs: &[BlockRun],
+        (runs, alone): (&[BlockRun], &[BlockRun]),
     ) -> Result<(), DropReason> {
         if self.outbox.len() >= MAX_OUTBOX {
             return Err(DropReason::OverLimit);
@@ -177,7 +178,8 @@ impl<S: SymbolSource> Source<S> {
             let rest = run.first.max(lowest)..run.end().min(sent);
             for blocks in [first, rest].into_iter().filter(|blocks| !blocks.is_empty()) {
                 let gather = self.gather(&blocks);
-                if !self.fetched.ask(now, asker, blocks, gather) {
+                let blocks = (blocks, self.bytes_of(1));
+                if !self.fetched.ask(now, asker, blocks, |block| is_in(alone, block), gather) {
                     result = Err(DropReason::OverLimit);
                 }
             }
@@ -191,10 +193,15 @@ impl<S: SymbolSource> Source<S> {
     /// Returns how long requests for the same blocks are gathered. The more would be sent again
     /// and again, the longer.
     fn gather(&self, blocks: &Range<u32>) -> Duration {
-        let shape = self.config.shape;
-        let symbols = u64::from(blocks.end - blocks.start) * u64::from(shape.block_symbols);
-        let sending = self.throttle.rate().time_for(symbols * u64::from(shape.symbol_len));
+        let bytes = self.bytes_of(blocks.end - blocks.start);
+        let sending = self.throttle.rate().time_for(bytes);
         (sending * GATHER).clamp(GATHER_MIN, self.domain.timing().t_ack.max(GATHER_MIN))
+    }
+
+    /// Returns the bytes of this number of full blocks.
+    fn bytes_of(&self, blocks: u32) -> u64 {
+        let shape = self.config.shape;
+        u64::from(blocks) * u64::from(shape.block_symbols) * u64::from(shape.symbol_len)
     }
 
     /// Answers a query of the tree. A host that has not shown that it is where its address says
@@ -250,4 +257,10 @@ impl<S: SymbolSource> Source<S> {
         }
         self.look(now);
     }
+}
+
+/// Returns whether a block is in one of these runs, which ascend.
+fn is_in(runs: &[BlockRun], block: u32) -> bool {
+    let after = runs.partition_point(|run| run.end() <= block);
+    runs.get(after).is_some_and(|run| run.first <= block)
 }

@@ -127,6 +127,8 @@ pub struct Source<S> {
     busy: bool,
     /// Number of packets that fetches may send before new data do; below 0 the other way round.
     balance: f64,
+    /// Number of packets that may be sent to those without credit before others.
+    slack: f64,
     /// Time of the next heartbeat, and the time from it to the one after.
     heartbeat: (Instant, Duration),
     heartbeat_due: bool,
@@ -169,7 +171,7 @@ impl<S: SymbolSource> Source<S> {
             tree,
             authentic,
             help,
-            fetched: Fetched::new(draws.cookies, MAX_FETCHED),
+            fetched: Fetched::new(draws.cookies, MAX_FETCHED, config.fetch_credit),
             reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
@@ -182,6 +184,7 @@ impl<S: SymbolSource> Source<S> {
             open: false,
             busy: false,
             balance: 0.0,
+            slack: 0.0,
             heartbeat: (Instant::EPOCH, config.heartbeat_min),
             heartbeat_due: false,
             review: Instant::EPOCH,
@@ -319,10 +322,15 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
+    /// Returns whether there are data that are not sent because of children.
+    fn is_held_up(&self, now: Instant) -> bool {
+        !self.paused && self.shelf.len_of(self.next.0).is_some() && !self.may_send(now)
+    }
+
     /// Updates whether new data may be sent now.
     fn look(&mut self, now: Instant) {
         let open = self.may_send(now);
-        if self.open && !open && !self.paused && self.shelf.len_of(self.next.0).is_some() {
+        if self.open && self.is_held_up(now) {
             self.stats.stalls += 1;
         }
         self.open = open;
@@ -348,7 +356,8 @@ impl<S: SymbolSource> Source<S> {
 
     /// Repairs for children, and evicts those that make no progress.
     fn tend_children(&mut self, now: Instant) {
-        for id in self.domain.on_timeout(now, &self.shelf) {
+        let held_up = self.is_held_up(now);
+        for id in self.domain.on_timeout(now, &self.shelf, held_up) {
             self.stats.evicted += 1;
             self.events.push_back(SourceEvent::Evicted(id));
             self.tree.evict(now, id);
@@ -497,7 +506,9 @@ impl<S: SymbolSource> Source<S> {
             (to, hop_limit, body)
         } else if std::mem::take(&mut self.heartbeat_due) {
             let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
-            let heartbeat = Heartbeat { feed: self.feed_info(), beacon };
+            let failed = self.end.as_ref().is_some_and(|end| end.failed.is_some());
+            let last_word = self.config.last_word.filter(|_| beacon.closing || failed);
+            let heartbeat = Heartbeat { feed: self.feed_info(), beacon, last_word };
             self.on_heartbeat_sent();
             let to = Address::Channel(self.config.node.data);
             (to, Some(self.config.node.scope), Body::Heartbeat(Box::new(heartbeat)))

@@ -298,7 +298,7 @@ fn forges_every_address(door: Door) {
     let forged = [
         Body::FetchGone { nonce: 1, runs: runs.clone() },
         Body::FetchCookie { nonce: 1, cookie: 2 },
-        Body::Fetch { nonce: 1, cookie: 0, runs },
+        Body::Fetch { nonce: 1, cookie: 0, runs, alone: Vec::new() },
         Body::LeaveTree { token: 1, nonce: 1 },
         Body::FindNewParent { token: 1, nonce: 1 },
         Body::Dismiss { token: 1, reason: umbel_wire::tmtp::Dismissal::Slow },

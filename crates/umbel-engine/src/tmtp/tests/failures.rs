@@ -9,7 +9,7 @@ use super::delivery::{LONG, complete, finish, joined, rate};
 use super::world::{Weather, World};
 use crate::testing::seeds;
 use crate::tmtp::{
-    DropReason, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView,
+    DropReason, HoldUp, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent, TreeView,
 };
 use umbel_wire::tmtp::Role;
 
@@ -122,6 +122,46 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
         world.receiver(slow).sink_mut().refuses = false;
         world.command(slow, ReceiverCommand::Room);
         finish(&mut world);
+    }
+}
+
+#[test]
+fn in_an_open_feed_who_makes_no_progress_holds_up_nobody_and_loses_nothing() {
+    for seed in seeds(6) {
+        let (k, fec) = k_of(seed);
+        let shape = World::shape(k, fec);
+        let lengths = vec![k; 20_000 / usize::from(k)];
+        // 2 s of packets of 12 bytes and their headers.
+        let mut world = World::new(seed, lengths, shape, rate(2_500_000), |mut config| {
+            config.repair.hold_up = Some(HoldUp::default());
+            config
+        });
+        for subnet in [1, 1, 2, 0, 0] {
+            world.add_receiver(subnet, shape, |mut config| {
+                config.repair.hold_up = Some(HoldUp::default());
+                config
+            });
+            world.run_for(Duration::from_millis(500));
+        }
+        world.run_until(LONG, |world| world.source().stats().totals.members == 5);
+        world.expect_faults();
+        world.may_drop(DropReason::NoRoom);
+        let slow = world.receivers().end - 1;
+        world.receiver(slow).sink_mut().refuses = true;
+        let begun = world.now;
+        world.extend_all();
+        let others = |world: &mut World| (1..slow).all(|index| world.has_all(index));
+        world.run_until(LONG, others);
+        let took = world.now.since(begun);
+        assert!(took < Duration::from_secs(4), "seed {seed}: {took:?}\n{}", world.state());
+        assert!(!world.has_all(slow));
+        world.run_for(Duration::from_secs(3));
+        assert!(!complete(&mut world), "the source waits for it at the end");
+        // It reads again: it catches up, and was never dismissed.
+        world.receiver(slow).sink_mut().refuses = false;
+        world.command(slow, ReceiverCommand::Room);
+        finish(&mut world);
+        assert!(!world.receiver_events(slow).contains(&ReceiverEvent::Evicted), "seed {seed}");
     }
 }
 

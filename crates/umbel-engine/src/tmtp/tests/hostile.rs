@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::tmtp::{
-    Ack, Body, JoinConfirm, Manifest, Message, NodeId, ReceiverReport, ReceiverState, Report, Role,
-    Totals,
+    Ack, Body, End, JoinConfirm, Manifest, Message, NodeId, ReceiverReport, ReceiverState, Report,
+    Role, Totals,
 };
 use umbel_wire::{Channel, Digest};
 
@@ -15,7 +15,9 @@ use super::delivery::{LONG, finish, joined, rate};
 use super::world::{FEED, Weather, World};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent, SourceEvent};
+use crate::tmtp::{
+    DropReason, Purpose, ReceiverCommand, ReceiverEvent, SourceCommand, SourceEvent,
+};
 
 const DIGEST: Digest = Digest([7; 32]);
 
@@ -171,7 +173,7 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
 #[test]
 fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
     // By way of the parent, and with the source's address on the data channel.
-    for (by_source, most) in [(false, 2), (true, 4)] {
+    for (purpose, most) in [(Purpose::Repair, 2), (Purpose::First, 4), (Purpose::Fetched, 4)] {
         let mut world = joined(8, vec![4; 6], true, &[2, 3]);
         world.expect_faults();
         for reason in [DropReason::Suspect, DropReason::Duplicate, DropReason::NotAsked] {
@@ -186,14 +188,13 @@ fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
         for _ in 0..8 {
             for index in world.receivers() {
                 let (_, parent, _) = world.receiver(index).tree().parent.unwrap();
-                let (purpose, channel) = if by_source {
-                    let source = World::data_channel();
-                    (Purpose::First, source)
-                } else {
-                    (Purpose::Repair, World::domain_group())
+                let channel = match purpose {
+                    Purpose::Repair => {
+                        Channel { source: Some(parent.ip()), ..World::domain_group() }
+                    }
+                    Purpose::First | Purpose::Fetched => World::data_channel(),
                 };
-                let from = if by_source { world.address_of(0).ip() } else { parent.ip() };
-                let by = Address::Channel(Channel { source: Some(from), ..channel });
+                let by = Address::Channel(channel);
                 for esi in 0..4 {
                     let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
                     header(purpose, 0, 4, esi).emit(&mut packet).unwrap();
@@ -229,6 +230,59 @@ fn a_length_that_is_forged_in_a_parents_name_does_not_stall_its_block() {
         }
         world.extend_all();
         finish(&mut world);
+    }
+}
+
+#[test]
+fn nobody_else_says_that_the_feed_is_over() {
+    let word = [5; 32];
+    let digest = *blake3::hash(&word).as_bytes();
+    let shape = World::shape(4, true);
+    let mut world = World::new(9, vec![4; 40], shape, rate(1_000_000), |mut config| {
+        config.last_word = Some(word);
+        config
+    });
+    world.log = Some(Vec::new());
+    for subnet in [0, 1, 1] {
+        world.add_receiver(subnet, shape, |mut config| {
+            config.last_word = Some(digest);
+            config
+        });
+    }
+    world.run_until(LONG, |world| world.source().stats().totals.members == 3);
+    world.may_drop(DropReason::ForgedSource);
+    let heard = world.log.iter().flatten().find_map(|sent| {
+        match Message::parse(&sent.payload).ok()?.message()?.body {
+            Body::Heartbeat(heartbeat) => Some(heartbeat),
+            _ => None,
+        }
+    });
+    let heard = heard.expect("the source has a heartbeat");
+    assert_eq!(heard.last_word, None);
+    for (n, (closing, last_word)) in (1..).zip([(true, None), (true, Some([6; 32])), (false, None)])
+    {
+        let mut forged = heard.clone();
+        forged.beacon.closing = closing;
+        forged.last_word = last_word;
+        if !closing {
+            let failed = Some("forged".to_owned());
+            forged.beacon.progress.end = Some(End { blocks: 40, failed });
+        }
+        let (sender, mut payload) = (world.id(0), Vec::new());
+        Message { feed: FEED, sender, body: Body::Heartbeat(forged) }.emit(&mut payload);
+        for to in world.receivers() {
+            world.give(to, Address::Channel(World::data_channel()), &payload);
+            assert_eq!(world.receiver(to).drops().of(DropReason::ForgedSource), n);
+        }
+    }
+    world.extend_all();
+    finish(&mut world);
+    // The source hears nobody any more.
+    world.may_drop(DropReason::Unexpected);
+    world.source_command(SourceCommand::Close);
+    world.run_for(Duration::from_secs(3));
+    for index in world.receivers() {
+        assert!(world.receiver_events(index).contains(&ReceiverEvent::SourceGone));
     }
 }
 

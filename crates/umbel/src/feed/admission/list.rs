@@ -1,6 +1,6 @@
 //! The list of admitted receivers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use umbel_store::feed::seal::PublicKey;
@@ -17,8 +17,8 @@ pub struct AdmitList {
     pub names: BTreeSet<String>,
     /// Their public keys. If there are any, only their holders can read the feed.
     pub keys: Vec<PublicKey>,
-    /// Which name has which key. A name may have several, and a key several names.
-    pub owners: BTreeSet<(String, PublicKey)>,
+    /// The key of each name. A key may have several names.
+    pub owners: BTreeMap<String, PublicKey>,
 }
 
 impl AdmitList {
@@ -31,18 +31,26 @@ impl AdmitList {
     /// One line that says which line is wrong. A line that seems meant to have a key, but has no
     /// readable one, is an error, as the feed would go out unsealed. So is a list without a name.
     /// Either all lines have a key or none has. With some, it would be unclear what the others are
-    /// promised.
+    /// promised. A name has one key: with two, one receiver's word would do for another.
     pub fn parse(text: &str) -> anyhow::Result<AdmitList> {
         let mut list = AdmitList::default();
         let mut keys = BTreeSet::new();
         let mut without = None;
+        let mut lines_of = BTreeMap::new();
         let text = text.trim_start_matches('\u{feff}');
         let lines = (1..).zip(text.lines().map(without_comment));
         for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
             let (name, key) = split(line).with_context(|| format!("line {number}"))?;
             match key {
                 Some(key) => {
-                    list.owners.insert((name.to_owned(), key));
+                    let before = list.owners.insert(name.to_owned(), key);
+                    let first = *lines_of.entry(name).or_insert(number);
+                    if before.is_some_and(|before| before != key) {
+                        bail!(
+                            "line {number}: `{name}` has another key in line {first}: give each \
+                             receiver a name of its own"
+                        );
+                    }
                     keys.extend([key]);
                 }
                 None => without = without.or(Some((number, name))),
@@ -175,6 +183,10 @@ mod tests {
         let one = key(1);
         for (text, words) in [
             (format!("a {one}\nb\n"), "line 2: `b` has no key"),
+            (
+                format!("a {one}\nb {one}\na {one}\n\na {}\n", key(2)),
+                "line 5: `a` has another key in line 1: give each receiver",
+            ),
             (format!("\n{one}\n"), "line 2: a key without a name"),
             (format!("a {}", &one.to_string()[1..]), "line 1: a key has 64"),
             (format!("a {}", "0".repeat(64)), "line 1: it is no receiver's key"),

@@ -1,6 +1,6 @@
 //! Which reports of receivers that they are done are believed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use umbel_engine::tmtp::ReceiptKey;
 use umbel_store::feed::seal::PublicKey;
@@ -17,8 +17,8 @@ pub(crate) enum Receipts {
     None,
     /// A receipt by one who has the token.
     Token(Tsi, ReceiptKey),
-    /// A receipt by one of the keys that the name has on the list.
-    Keys(Tsi, BTreeMap<String, Vec<ReceiptKey>>),
+    /// A receipt by the key that the name has on the list.
+    Keys(Tsi, BTreeMap<String, ReceiptKey>),
 }
 
 impl Receipts {
@@ -26,15 +26,12 @@ impl Receipts {
     pub(in crate::feed) fn of_keys(
         feed: Tsi,
         sealing: &Sealing,
-        owners: &BTreeSet<(String, PublicKey)>,
+        owners: &BTreeMap<String, PublicKey>,
     ) -> Receipts {
-        let mut keys = BTreeMap::<String, Vec<ReceiptKey>>::new();
-        for (name, key) in owners {
-            if let Some(secret) = sealing.shared(key) {
-                keys.entry(name.clone()).or_default().push(ReceiptKey::new(secret));
-            }
-        }
-        Receipts::Keys(feed, keys)
+        let key_of = |(name, key): (&String, &PublicKey)| {
+            Some((name.clone(), ReceiptKey::new(sealing.shared(key)?)))
+        };
+        Receipts::Keys(feed, owners.iter().filter_map(key_of).collect())
     }
 
     /// Returns what a feed with this admission key demands.
@@ -58,9 +55,9 @@ impl Receipts {
             || match self {
                 Receipts::None => true,
                 Receipts::Token(feed, key) => made(feed, key),
-                Receipts::Keys(feed, keys) => keys
-                    .get(&report.name)
-                    .is_some_and(|keys| keys.iter().any(|key| made(feed, key))),
+                Receipts::Keys(feed, keys) => {
+                    keys.get(&report.name).is_some_and(|key| made(feed, key))
+                }
             }
     }
 }

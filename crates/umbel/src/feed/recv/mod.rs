@@ -463,6 +463,8 @@ fn config(
     node.admission = token;
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
+    config.repair.hold_up = super::hold_up(feed);
+    config.last_word = feed.last_word.map(|digest| digest.0);
     Ok(config)
 }
 

@@ -27,7 +27,7 @@ use super::{SendObserver, What};
 
 /// Bytes of a pipe that are kept, half of them for receivers that lag or come late.
 const PIPE_MEMORY: usize = 64 << 20;
-/// Longest time for which full blocks wait for others to be signed with.
+/// Longest time for which input waits for more to be signed with.
 const UNSIGNED: Duration = Duration::from_millis(20);
 /// Idle time of the input after which a block that is not full is sent.
 const IDLE: Duration = Duration::from_millis(5);
@@ -325,22 +325,42 @@ impl Pipe {
     }
 }
 
-/// Reads to the end. A block is sent when it is full, or when the input is idle for a moment.
+/// Time since which the first byte waits that was read and is not signed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unsigned(Option<Instant>);
+
+impl Unsigned {
+    fn on_read(&mut self, now: Instant) {
+        self.0.get_or_insert(now);
+    }
+
+    fn on_signed(&mut self) {
+        self.0 = None;
+    }
+
+    /// Returns how long more input is waited for; `None` for as long as it takes.
+    fn patience(&self, now: Instant) -> Option<Duration> {
+        let waited = now.saturating_duration_since(self.0?);
+        Some(UNSIGNED.saturating_sub(waited).min(IDLE))
+    }
+}
+
+/// Reads to the end. What was read is sent when there are blocks enough to sign at a time, when the
+/// input is idle for a moment, and at the latest after [`UNSIGNED`].
 fn copy(
     input: &mut File,
     writer: &mut PipeWriter,
     bytes: &AtomicU64,
     mailbox: &Mailbox<SourceCommand>,
 ) -> std::io::Result<()> {
-    // Time of the first block that is not signed yet.
-    let mut since: Option<Instant> = None;
+    let mut unsigned = Unsigned::default();
     loop {
-        if writer.is_behind() {
-            let [ready] = wake::wait_for([input.as_fd()], PollFlags::POLLIN, Some(IDLE))?;
+        if let Some(wait) = unsigned.patience(Instant::now()) {
+            let [ready] = wake::wait_for([input.as_fd()], PollFlags::POLLIN, Some(wait))?;
             if !ready {
                 writer.cut();
                 writer.sign(|symbols| pass_on(symbols, mailbox));
-                since = None;
+                unsigned.on_signed();
                 continue;
             }
         }
@@ -348,16 +368,17 @@ fn copy(
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             read => read?,
         };
-        bytes.fetch_add(read as u64, Ordering::Relaxed);
-        if writer.is_full() {
-            let begun = *since.get_or_insert_with(Instant::now);
-            if writer.cut() || begun.elapsed() >= UNSIGNED {
-                writer.sign(|symbols| pass_on(symbols, mailbox));
-                since = None;
-            }
-        }
         if read == 0 {
             return Ok(());
+        }
+        bytes.fetch_add(read as u64, Ordering::Relaxed);
+        let now = Instant::now();
+        unsigned.on_read(now);
+        let full = writer.is_full() && writer.cut();
+        if full || unsigned.patience(now) == Some(Duration::ZERO) {
+            writer.cut();
+            writer.sign(|symbols| pass_on(symbols, mailbox));
+            unsigned.on_signed();
         }
     }
 }
@@ -365,4 +386,43 @@ fn copy(
 /// Extends the feed by a block of so many symbols.
 fn pass_on(symbols: u8, mailbox: &Mailbox<SourceCommand>) {
     mailbox.put(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_that_is_never_idle_and_never_much_waits_no_longer_than_other_input() {
+        for gap in [1, 3, 4] {
+            let gap = Duration::from_millis(gap);
+            let (mut now, mut unsigned) = (Instant::now(), Unsigned::default());
+            let (mut first, mut longest) = (None, Duration::ZERO);
+            for _ in 0..1_000 {
+                unsigned.on_read(now);
+                let waited = now - *first.get_or_insert(now);
+                let wait = unsigned.patience(now).expect("something waits");
+                assert!(wait <= IDLE);
+                // The next input comes after the gap, or this one is sent before.
+                if wait.is_zero() || wait < gap {
+                    longest = longest.max(waited + wait);
+                    unsigned.on_signed();
+                    first = None;
+                }
+                now += gap;
+            }
+            assert_eq!(longest, UNSIGNED, "{gap:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_waits_is_no_reason_to_wake() {
+        let mut unsigned = Unsigned::default();
+        let now = Instant::now();
+        assert_eq!(unsigned.patience(now), None);
+        unsigned.on_read(now);
+        assert_eq!(unsigned.patience(now), Some(IDLE));
+        unsigned.on_signed();
+        assert_eq!(unsigned.patience(now + UNSIGNED), None);
+    }
 }

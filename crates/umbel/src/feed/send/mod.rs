@@ -20,12 +20,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::tmtp::{List, NodeConfig, Source, SourceConfig};
+use umbel_engine::tmtp::{FetchCredit, List, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::{OpenError, UdpPort};
@@ -36,13 +36,13 @@ use umbel_store::feed::{BlockShape, PipeId};
 use umbel_wire::feed::{Feed, Recovery, Sealed};
 use umbel_wire::session::SessionName;
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::{Channel, Tsi, lms};
+use umbel_wire::{Channel, Digest, Tsi, lms};
 
 use self::content::{Cut, Opened};
 use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
 use super::shape_of;
-use crate::directory::Announcer;
+use crate::directory::{self, Announcer};
 use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Wiring, channel, packet_len, random};
@@ -282,7 +282,8 @@ pub fn send(
     let family = channel::choose_family(&interface, options.family, options.group)?;
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
-    let version = version::next(&state_dir, since_1970().as_millis() as u64)?;
+    let version = version::next(&state_dir, directory::version_now())?;
+    let last_word: [u8; 32] = random()?;
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
     let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
     let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
@@ -348,11 +349,13 @@ pub fn send(
             head_len: head.0,
             head_digest: head.1,
         }),
+        last_word: (!sealed).then(|| Digest(*blake3::hash(&last_word).as_bytes())),
         version,
     };
     let list = cut.sealing.as_ref().map_or(Ok(List::None), Sealing::list)?;
     let mut config = config(&feed, (admission, list), options.max_children, rate)?;
     config.history = plan.history();
+    config.last_word = Some(last_word);
     config.check()?;
     let announcer = Announcer::start(&feed.clone().into(), &signer, &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));
@@ -371,11 +374,6 @@ pub fn send(
     let host = driver.run()?;
     drop(announcer);
     Ok(SendSummary { left_out, failures, ..host.summary() })
-}
-
-/// Returns the time since 1970.
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the length of symbols that fit packets of this length, and whatever carries them.
@@ -431,5 +429,7 @@ fn config(
     (node.admission, node.list) = (admission, list);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
+    config.repair.hold_up = super::hold_up(feed);
+    config.fetch_credit = super::is_open(feed).then(FetchCredit::default);
     Ok(config)
 }

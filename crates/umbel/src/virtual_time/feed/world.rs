@@ -8,7 +8,8 @@ use std::time::Duration;
 use umbel_engine::Instant;
 use umbel_engine::lms::RouterConfig;
 use umbel_engine::tmtp::{
-    self, Draws, NodeConfig, ReceiverConfig, Shape, SourceCommand, SourceConfig, Start,
+    self, Draws, FetchCredit, HoldUp, NodeConfig, ReceiverConfig, Shape, SourceCommand,
+    SourceConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, key};
@@ -279,6 +280,7 @@ impl World {
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: false,
             sealed: None,
+            last_word: None,
             version: 1,
         }
     }
@@ -303,9 +305,16 @@ impl World {
         }
     }
 
+    /// The feed is open to all.
+    fn hold_up(&self) -> Option<HoldUp> {
+        (!self.scenario.pipe).then(HoldUp::default)
+    }
+
     fn add_source(&mut self, seed: u64) {
         let rate = Rate::from_bits_per_s(RATE).unwrap();
-        let config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
+        let mut config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
+        config.repair.hold_up = self.hold_up();
+        config.fetch_credit = Some(FetchCredit::default());
         let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
         let expected = Expected { names: [].into(), alone: false, receipts: Receipts::None };
         let terms = Terms { wait_for, linger, expected };
@@ -338,7 +347,8 @@ impl World {
     fn add_receiver(&mut self, number: u32, node: NodeId, seed: u64) {
         let scenario = self.scenario;
         let mut random = draws(seed, 100 + u64::from(number));
-        let config = ReceiverConfig::new(self.node_config(node), self.shape());
+        let mut config = ReceiverConfig::new(self.node_config(node), self.shape());
+        config.repair.hold_up = self.hold_up();
         let start = ms(below(&mut random, scenario.within.as_millis() as u64 + 1));
         let crashes = number < scenario.crashes;
         let interrupted =

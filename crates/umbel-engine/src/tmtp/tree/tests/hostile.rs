@@ -225,6 +225,7 @@ fn an_epoch_from_the_future_does_not_lead_anyone_away() {
     let heartbeat = Heartbeat {
         feed: outlook().feed.unwrap(),
         beacon: Beacon { role: Role::Source, ..beacon(vec![SOURCE], 1000) },
+        last_word: None,
     };
     let now = world.now;
     world.tree_mut(node).note_source(now, &heartbeat).unwrap();
