@@ -143,9 +143,10 @@ pub(super) struct Listener {
     random: Generator,
     /// Channel time of a full packet.
     packet_time: Duration,
-    listening: BTreeMap<u64, Listening>,
+    /// Boxed, as the items of a client are.
+    listening: BTreeMap<u64, Box<Listening>>,
     /// Finished transmissions that left something missing, by the time of their NAKs.
-    naks: BTreeMap<(Instant, u64), Listening>,
+    naks: BTreeMap<(Instant, u64), Box<Listening>>,
     highest: u64,
     last_packet: Instant,
     pub(super) overrun: Overrun,
@@ -241,7 +242,7 @@ impl Listener {
         };
         self.stats.announced += 1;
         self.stats.announced_late += u64::from(late);
-        self.listening.entry(number).or_insert(listening);
+        self.listening.entry(number).or_insert_with(|| Box::new(listening));
         expected_end
     }
 
@@ -402,7 +403,7 @@ mod tests {
         };
         let item = Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), at(0));
         let mut items = Items::new(8);
-        items.insert(TOI, item);
+        items.insert(TOI, Box::new(item));
         items
     }
 
