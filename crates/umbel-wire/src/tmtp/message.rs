@@ -126,6 +126,7 @@ const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 const HINT: Field = Field { number: 27, name: "hint of a receiver" };
+const LESS_DEEP_THAN: Field = Field { number: 29, name: "depth of a parent" };
 const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
 
 /// Number of blocks for which a child has room, in its ACK. A child without room says 0.
@@ -354,6 +355,9 @@ fn put_search(frame: &mut Frame<'_>, search: &Search) {
         out.extend_from_slice(&[search.hop_limit, role_byte(search.role)]);
         put_port(out, search.port);
     });
+    if let Some(depth) = search.less_deep_than {
+        frame.number(LESS_DEEP_THAN, depth);
+    }
 }
 
 fn read_search(fields: &mut Fields<'_>) -> Result<Search, ParseError> {
@@ -363,7 +367,8 @@ fn read_search(fields: &mut Fields<'_>) -> Result<Search, ParseError> {
     let role = read_role(&mut reader, Role::Member, Role::Manager)?;
     let port = read_port(&mut reader)?;
     reader.finish()?;
-    Ok(Search { nonce, hop_limit, port, role })
+    let less_deep_than = fields.optional_number(LESS_DEEP_THAN)?;
+    Ok(Search { nonce, hop_limit, port, role, less_deep_than })
 }
 
 fn put_willing(frame: &mut Frame<'_>, willing: &Willing) {
