@@ -7,7 +7,8 @@ use crate::{Datagram, Instant, Membership, RateClass, Transmit, TransmitBuf};
 /// One rule: after each `handle_*`, drain [`poll_membership`](Engine::poll_membership),
 /// [`poll_transmit`](Engine::poll_transmit) and [`poll_event`](Engine::poll_event) until each
 /// returns `None`, then read [`poll_timeout`](Engine::poll_timeout). A join is returned before the
-/// datagram that relies on it. Waking early is harmless.
+/// datagram that relies on it. Waking early is harmless. While
+/// [`has_output`](Engine::has_output) returns `false`, there is nothing to drain.
 ///
 /// The machine paces data packets. It asks for as many of each class as may be sent now
 /// ([`TransmitBuf::allows`]), and polls again while [`wants`](Engine::wants) returns true. Packets
@@ -48,6 +49,15 @@ pub trait Engine {
     /// Returns whether packets of a class wait for its pace. Only sources have any.
     fn wants(&self, _class: RateClass) -> bool {
         false
+    }
+
+    /// Returns whether a poll may return something at this time. `false` promises that each of
+    /// [`poll_membership`](Engine::poll_membership), [`poll_transmit`](Engine::poll_transmit) and
+    /// [`poll_event`](Engine::poll_event) would return `None` and change nothing, so that the host
+    /// need not ask. It holds until the next `handle_*`, at any later time. `true` promises
+    /// nothing, and is what an engine says that does not know better.
+    fn has_output(&self) -> bool {
+        true
     }
 
     /// Returns the next event for the application.

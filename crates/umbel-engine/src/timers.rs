@@ -76,7 +76,8 @@ impl<T: Name, const N: usize> Timers<T, N> {
 
     /// Returns the time at which the first timer runs out, if any is set.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.at.iter().copied().min().filter(|&at| at < NEVER)
+        let next = self.at.iter().fold(NEVER, |next, &at| if at < next { at } else { next });
+        Some(next).filter(|&at| at < NEVER)
     }
 
     /// Cancels the timer that ran out first, and returns it. Of several that ran out together, the

@@ -80,6 +80,11 @@ impl Allowance {
         Allowance { data: packets, layers: [0; RateClass::LAYERS as usize] }
     }
 
+    /// Creates an allowance of this number of packets of each class.
+    pub const fn of_each(packets: u16) -> Allowance {
+        Allowance { data: packets as usize, layers: [packets; RateClass::LAYERS as usize] }
+    }
+
     /// Sets the number of packets of a class. Control messages and self-clocked packets need none.
     pub fn set(&mut self, class: RateClass, packets: usize) {
         match class {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use umbel_engine::host::{Host, Io, PortError, PortSpec};
 use umbel_engine::units::Rate;
 use umbel_engine::{
-    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit,
 };
 use umbel_wire::Channel;
 
@@ -215,21 +215,12 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
 
     /// Drains the engine until it has nothing more to do at this time, then sets the timer.
     fn drain(&mut self, context: &mut Context<'_>) {
-        let mut buf = std::mem::take(context.scratch());
         loop {
-            let mut moved = false;
-            while let Some(change) = self.engine.poll_membership() {
-                self.change_membership(context, change);
-                moved = true;
-            }
-            moved |= self.transmit(context, &mut buf);
-            moved |= self.drain_events(context);
-            moved |= self.take_input(context);
-            if !moved || context.is_stopped() {
+            let moved = self.engine.has_output() && self.drain_engine(context);
+            if !(self.take_input(context) || moved) || context.is_stopped() {
                 break;
             }
         }
-        *context.scratch() = buf;
         if context.is_stopped() {
             return;
         }
@@ -239,6 +230,17 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         } else {
             self.set_timer(context);
         }
+    }
+
+    /// Drains the outputs of the engine once. Returns whether there were any.
+    fn drain_engine(&mut self, context: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Some(change) = self.engine.poll_membership() {
+            self.change_membership(context, change);
+            moved = true;
+        }
+        moved |= self.transmit(context);
+        moved | self.drain_events(context)
     }
 
     fn drain_events(&mut self, context: &mut Context<'_>) -> bool {
@@ -273,17 +275,20 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
     }
 
     /// Sends the packets of the engine that may leave now. Returns whether there were any.
-    fn transmit(&mut self, context: &mut Context<'_>, buf: &mut TransmitBuf) -> bool {
+    fn transmit(&mut self, context: &mut Context<'_>) -> bool {
         let now = context.now();
+        let mut buf = std::mem::take(context.scratch());
         let mut any = false;
         loop {
             buf.reset(self.state.allowance(now));
-            let Some(transmit) = self.engine.poll_transmit(now, buf) else { return any };
+            let Some(transmit) = self.engine.poll_transmit(now, &mut buf) else { break };
             any = true;
             for payload in buf.messages() {
                 self.send(context, transmit, payload);
             }
         }
+        *context.scratch() = buf;
+        any
     }
 
     fn send(&mut self, context: &mut Context<'_>, transmit: Transmit, payload: Bytes) {
@@ -335,23 +340,32 @@ impl<E: Engine, H: Host<E>, O: Outside<H::Input>> EngineHost<E, H, O> {
         let State { data, layers, wake_at, crash_at, .. } = &self.state;
         let now = context.now();
         let paced = |class, pacing: &Pacing| {
-            self.engine.wants(class).then(|| pacing.next.max(now)).filter(|_| pacing.rate.is_some())
+            (pacing.rate.is_some() && self.engine.wants(class)).then(|| pacing.next.max(now))
         };
-        let layers = (0..).zip(layers);
-        let layers = layers.filter_map(|(n, pacing)| paced(RateClass::Layer(n), pacing)).min();
-        let timers = [self.engine.poll_timeout(), *wake_at, *crash_at, self.outside.next()];
-        let data = paced(RateClass::Data, data);
-        context.wake_at(timers.into_iter().chain([data, layers]).flatten().min());
+        let mut next = earlier(self.engine.poll_timeout(), paced(RateClass::Data, data));
+        next = earlier(next, earlier(*wake_at, *crash_at));
+        next = earlier(next, self.outside.next());
+        for (layer, pacing) in (0..).zip(layers) {
+            next = earlier(next, paced(RateClass::Layer(layer), pacing));
+        }
+        context.wake_at(next);
+    }
+}
+
+/// Returns the earlier of two times, as far as they are set.
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        _ => a.or(b),
     }
 }
 
 impl State {
     fn allowance(&self, now: Instant) -> Allowance {
-        let mut allowance = Allowance::data(usize::from(self.data.allows(now)));
-        for layer in 0..RateClass::LAYERS {
-            let pacing = self.layers.get(usize::from(layer));
-            let packets = usize::from(pacing.is_none_or(|pacing| pacing.allows(now)));
-            allowance.set(RateClass::Layer(layer), packets);
+        let mut allowance = Allowance::of_each(1);
+        allowance.set(RateClass::Data, usize::from(self.data.allows(now)));
+        for (layer, pacing) in (0..).zip(&self.layers) {
+            allowance.set(RateClass::Layer(layer), usize::from(pacing.allows(now)));
         }
         allowance
     }

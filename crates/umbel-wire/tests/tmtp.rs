@@ -226,9 +226,11 @@ prop_compose! {
 
 fn joining() -> impl Strategy<Value = Body> {
     prop_oneof![
-        (any::<u64>(), 1_u8.., 1_u16.., children()).prop_map(|(nonce, hop_limit, port, role)| {
-            Body::Search(Search { nonce, hop_limit, port, role })
-        }),
+        (any::<u64>(), 1_u8.., 1_u16.., children(), any::<Option<u16>>()).prop_map(
+            |(nonce, hop_limit, port, role, less_deep_than)| {
+                Body::Search(Search { nonce, hop_limit, port, role, less_deep_than })
+            }
+        ),
         (any::<(u64, bool, u16)>(), 1_u8.., standings()).prop_map(
             |((nonce, source, children), hop_limit, standing)| {
                 let role = if source { Role::Source } else { Role::Manager };

@@ -139,11 +139,21 @@ impl<E: Engine> Engine for Tested<E> {
     }
 
     fn poll_membership(&mut self) -> Option<Membership> {
-        self.engine.poll_membership()
+        let has_output = self.engine.has_output();
+        let change = self.engine.poll_membership();
+        assert!(has_output || change.is_none(), "it said that it had no output: {change:?}");
+        change
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        self.engine.poll_transmit(now, buf)
+        let has_output = self.engine.has_output();
+        let transmit = self.engine.poll_transmit(now, buf);
+        assert!(has_output || transmit.is_none(), "it said that it had no output: {transmit:?}");
+        transmit
+    }
+
+    fn has_output(&self) -> bool {
+        self.engine.has_output()
     }
 
     fn wants(&self, class: RateClass) -> bool {
@@ -151,7 +161,10 @@ impl<E: Engine> Engine for Tested<E> {
     }
 
     fn poll_event(&mut self) -> Option<E::Event> {
-        self.engine.poll_event()
+        let has_output = self.engine.has_output();
+        let event = self.engine.poll_event();
+        assert!(has_output || event.is_none(), "it said that it had no output");
+        event
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -154,6 +154,12 @@ pub struct TreeConfig {
     /// Most time between two beacons, so that the loss of a few is no failure of the parent.
     /// Default 500 ms.
     pub beacon_max: Duration,
+    /// Least pause, times 1 to 2 at random, between two searches of a manager for a parent nearer
+    /// to the source. Of the nodes of a ring, the least deep is then taken. Default `None`: a parent
+    /// is kept until it fails, and the closest is taken, as in the paper. 5 s suits most feeds.
+    pub improve_every: Option<Duration>,
+    /// Longest such pause, to which searches that find nobody double it. Default 160 s.
+    pub improve_max: Duration,
 }
 
 /// Parameters of T_ack and T_retrans.
@@ -409,7 +415,16 @@ impl Default for TreeConfig {
             leave_wait: Duration::from_secs(5),
             beacon_min: Duration::from_millis(50),
             beacon_max: Duration::from_millis(500),
+            improve_every: None,
+            improve_max: Duration::from_secs(160),
         }
+    }
+}
+
+impl TreeConfig {
+    /// Creates a tree that is improved while it stands.
+    pub fn improving() -> TreeConfig {
+        TreeConfig { improve_every: Some(Duration::from_secs(5)), ..TreeConfig::default() }
     }
 }
 

@@ -50,8 +50,8 @@
 //!
 //! # Scope and limitations
 //!
-//! - **Tree.** The tree is not improved once it stands. A node changes its parent only when that
-//!   fails, leaves or is cut off.
+//! - **Tree.** By default a node changes its parent only when that fails, leaves or is cut off.
+//!   With [`TreeConfig::improve_every`] managers also look for parents nearer to the source.
 //! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search
 //!   was answered for the distance.
 //! - **Rate.** The source begins at the full rate. In the first T_ack a bottleneck drops all that

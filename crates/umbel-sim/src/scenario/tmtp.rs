@@ -83,6 +83,8 @@ settings! {
         leave_wait: Period => leave_wait;
         beacon_min: Period => beacon_min;
         beacon_max: Period => beacon_max;
+        improve_every: OrFalse<Period> => improve_every;
+        improve_max: Period => improve_max;
     }
 }
 

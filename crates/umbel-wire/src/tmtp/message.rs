@@ -126,6 +126,7 @@ const AFTER: Field = Field { number: 24, name: "node before the page" };
 const MORE: Field = Field { number: 25, name: "more nodes" };
 const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 const HINT: Field = Field { number: 27, name: "hint of a receiver" };
+const LESS_DEEP_THAN: Field = Field { number: 29, name: "depth of a parent" };
 const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
 const LAST_WORD: Field = Field { number: 30, name: "last word" };
 const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
@@ -368,6 +369,9 @@ fn put_search(frame: &mut Frame<'_>, search: &Search) {
         out.extend_from_slice(&[search.hop_limit, role_byte(search.role)]);
         put_port(out, search.port);
     });
+    if let Some(depth) = search.less_deep_than {
+        frame.number(LESS_DEEP_THAN, depth);
+    }
 }
 
 fn read_search(fields: &mut Fields<'_>) -> Result<Search, ParseError> {
@@ -377,7 +381,8 @@ fn read_search(fields: &mut Fields<'_>) -> Result<Search, ParseError> {
     let role = read_role(&mut reader, Role::Member, Role::Manager)?;
     let port = read_port(&mut reader)?;
     reader.finish()?;
-    Ok(Search { nonce, hop_limit, port, role })
+    let less_deep_than = fields.optional_number(LESS_DEEP_THAN)?;
+    Ok(Search { nonce, hop_limit, port, role, less_deep_than })
 }
 
 fn put_willing(frame: &mut Frame<'_>, willing: &Willing) {

@@ -212,6 +212,8 @@ pub struct Search {
     pub port: u16,
     /// The role that the sender wants: member or manager.
     pub role: Role,
+    /// Asks only nodes of less depth than this, since the sender has a parent. `None` asks all.
+    pub less_deep_than: Option<u16>,
 }
 
 /// WILLING_TO_BE_PARENT.

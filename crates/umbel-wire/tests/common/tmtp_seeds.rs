@@ -67,7 +67,16 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let (name, receipt) = (String::from("b"), None);
     let receivers = vec![ReceiverReport { node: manager, name, held: 3, state, receipt }];
     let bodies = [
-        ("search", B::Search(Search { nonce, hop_limit: 2, port: 7703, role: Role::Member })),
+        (
+            "search",
+            B::Search(Search {
+                nonce,
+                hop_limit: 2,
+                port: 7703,
+                role: Role::Member,
+                less_deep_than: None,
+            }),
+        ),
         (
             "willing",
             B::Willing(Willing { nonce, hop_limit, role: Role::Manager, children: 3, standing }),

@@ -32,7 +32,8 @@ pub(super) struct ControlEnd {
     offer: Option<ControlGroup>,
     /// The data channel's rate, in bits per second.
     data_bits_per_s: u64,
-    control: Option<Control>,
+    /// Apart, since it is large, and most clients hear of transmissions on their sessions.
+    control: Option<Box<Control>>,
     /// Time at which the session was opened, and the delay from there until the welcome.
     asked: Instant,
     welcomed_after: Duration,
@@ -78,7 +79,8 @@ impl ControlEnd {
     pub(super) fn join(&mut self, now: Instant) {
         let Some(group) = &self.offer else { return };
         let (distance, random) = (self.welcomed_after / 2, self.random.clone());
-        self.control = Some(Control::client(now, group, random, distance, self.data_bits_per_s));
+        let control = Control::client(now, group, random, distance, self.data_bits_per_s);
+        self.control = Some(Box::new(control));
     }
 
     /// Returns whether a datagram came on the group's channel.
@@ -91,6 +93,11 @@ impl ControlEnd {
         let fresh = ControlEnd::new(self.random.clone());
         let control = std::mem::replace(self, fresh).control?;
         Some(control.channel())
+    }
+
+    /// Returns whether the client has joined the group, so that its member may want to send.
+    pub(super) fn is_active(&self) -> bool {
+        self.control.is_some()
     }
 
     /// Returns whether the client hears of transmissions in the group.

@@ -16,10 +16,11 @@ use crate::symbols::{BlockId, SymbolSink};
 const REST_AT_ONCE: usize = 16;
 
 /// Items being received, and items whose blocks are all complete and whose digest is being checked.
+/// Items are boxed, since a node of a map has room for eleven and most clients want a few.
 #[derive(Debug)]
 pub(super) struct Items {
-    received: BTreeMap<Toi, Item>,
-    verifying: BTreeMap<Toi, Item>,
+    received: BTreeMap<Toi, Box<Item>>,
+    verifying: BTreeMap<Toi, Box<Item>>,
 }
 
 impl Items {
@@ -46,20 +47,20 @@ impl Items {
 
     /// Returns an item that is being received.
     pub(super) fn get(&self, toi: Toi) -> Option<&Item> {
-        self.received.get(&toi)
+        self.received.get(&toi).map(Box::as_ref)
     }
 
     /// Returns an item that is being received.
     pub(super) fn get_mut(&mut self, toi: Toi) -> Option<&mut Item> {
-        self.received.get_mut(&toi)
+        self.received.get_mut(&toi).map(Box::as_mut)
     }
 
-    pub(super) fn insert(&mut self, toi: Toi, item: Item) {
+    pub(super) fn insert(&mut self, toi: Toi, item: Box<Item>) {
         self.received.insert(toi, item);
     }
 
     /// Removes an item, whether it is being received or verified, and returns it.
-    pub(super) fn remove(&mut self, toi: Toi) -> Option<Item> {
+    pub(super) fn remove(&mut self, toi: Toi) -> Option<Box<Item>> {
         let received = self.received.remove(&toi);
         self.verifying.remove(&toi).or(received)
     }
@@ -171,7 +172,8 @@ impl Items {
 
     /// Returns the number of complete blocks, and of all blocks of an item.
     pub(super) fn progress(&self, toi: Toi) -> Option<(u32, u32)> {
-        self.get(toi).or_else(|| self.verifying.get(&toi)).map(Item::progress)
+        let verified = || self.verifying.get(&toi).map(Box::as_ref);
+        self.get(toi).or_else(verified).map(Item::progress)
     }
 
     /// Returns the needs of each item that is being received.

@@ -155,12 +155,13 @@ pub(super) struct Listener {
     random: Generator,
     /// Channel time of a full packet.
     packet_time: Duration,
-    listening: BTreeMap<u64, Listening>,
+    /// Boxed, as the items of a client are.
+    listening: BTreeMap<u64, Box<Listening>>,
     /// Finished transmissions that left something missing, by the time of their NAKs.
-    naks: BTreeMap<(Instant, u64), Listening>,
+    naks: BTreeMap<(Instant, u64), Box<Listening>>,
     /// The last transmissions that were answered with a NAK. A packet of one shows that it goes on:
     /// whatever seemed to end it was out of order, or forged.
-    over: BTreeMap<u64, Listening>,
+    over: BTreeMap<u64, Box<Listening>>,
     /// The highest number of a packet, by which announcements are known to be late.
     highest: u64,
     /// The highest number that was announced.
@@ -275,7 +276,7 @@ impl Listener {
         self.announced = self.announced.max(number);
         self.stats.announced += 1;
         self.stats.announced_late += u64::from(late);
-        self.listening.entry(number).or_insert(listening);
+        self.listening.entry(number).or_insert_with(|| Box::new(listening));
         expected_end
     }
 
@@ -478,7 +479,7 @@ mod tests {
         };
         let item = Item::new(oti, Partition::new(&oti).unwrap(), &Held::default(), at(0));
         let mut items = Items::new();
-        items.insert(TOI, item);
+        items.insert(TOI, Box::new(item));
         items
     }
 

@@ -277,7 +277,7 @@ impl<K: SymbolSink> Receiver<K> {
     ) -> Result<(), ReceiverCommandError> {
         let partition = Partition::new(&oti)
             .map_err(|error| ReceiverCommandError::BadItem(toi, error.to_string()))?;
-        let item = Item::new(oti, partition, held, now);
+        let item = Box::new(Item::new(oti, partition, held, now));
         let need = item.whole_need();
         self.items.insert(toi, item);
         // Announcements of it may have arrived before its page.
@@ -614,6 +614,13 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         message.emit(&mut bytes);
         buf.push_message(bytes);
         Some(Transmit::control(Address::Session(session)))
+    }
+
+    fn has_output(&self) -> bool {
+        self.control.is_active()
+            || self.tuner.has_changes()
+            || !self.outbox.is_empty()
+            || !self.events.is_empty()
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

@@ -34,6 +34,10 @@ impl Outbox {
         self.done.clear();
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.done.is_empty()
+    }
+
     /// Returns the next message.
     pub(super) fn next(&mut self, listener: &mut Listener, items: &Items) -> Option<ClientMessage> {
         if let Some(message) = self.messages.pop_front() {

@@ -75,6 +75,10 @@ impl Tuner {
         self.interest_until
     }
 
+    pub(super) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     pub(super) fn poll_membership(&mut self) -> Option<Membership> {
         self.changes.pop_front()
     }

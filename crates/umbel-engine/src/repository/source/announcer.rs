@@ -207,6 +207,11 @@ impl Announcer {
         true
     }
 
+    /// Returns whether a message waits, or the control group may have one.
+    pub(super) fn has_output(&self) -> bool {
+        self.control.is_some() || !self.outbox.is_empty()
+    }
+
     /// Returns the next message, in the group or on a session.
     pub(super) fn poll_transmit(
         &mut self,

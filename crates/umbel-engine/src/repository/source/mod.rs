@@ -500,6 +500,10 @@ impl<S: SymbolSource> Engine for Source<S> {
         class == RateClass::Data && self.channel.line.wants()
     }
 
+    fn has_output(&self) -> bool {
+        !self.events.is_empty() || self.announcer.has_output() || self.wants(RateClass::Data)
+    }
+
     fn poll_event(&mut self) -> Option<SourceEvent> {
         self.events.pop_front()
     }

@@ -327,7 +327,13 @@ fn hear(
 }
 
 fn search() -> Body {
-    Body::Search(Search { nonce: 1, hop_limit: 1, port: 1, role: Role::Member })
+    Body::Search(Search {
+        nonce: 1,
+        hop_limit: 1,
+        port: 1,
+        role: Role::Member,
+        less_deep_than: None,
+    })
 }
 
 fn nack() -> Body {

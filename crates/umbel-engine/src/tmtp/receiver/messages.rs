@@ -343,6 +343,9 @@ impl<K: SymbolSink> Receiver<K> {
         token: u64,
         before: u32,
     ) -> Result<(), DropReason> {
+        if self.tree.is_former(from) {
+            return Ok(());
+        }
         self.tree.check_parent(now, id, from)?;
         if self.tree.parent().is_none_or(|parent| parent.token != token) {
             return Err(DropReason::ForgedParent);

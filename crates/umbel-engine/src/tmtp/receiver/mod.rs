@@ -442,6 +442,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.events.push_back(ReceiverEvent::NotListed);
         }
         self.find_gaps(now);
+        self.leave_former_if_ready(now);
         if self.recovery.take_caught_up(&self.delivery) {
             self.tree.join(now);
         }
@@ -504,6 +505,15 @@ impl<K: SymbolSink> Receiver<K> {
         self.events.push_back(ReceiverEvent::Left);
     }
 
+    /// Leaves the former parent once all blocks have come that the present one does not guarantee.
+    fn leave_former_if_ready(&mut self, now: Instant) {
+        let Some(before) = self.tree.needs_former_before() else { return };
+        let joined_at = self.joined_at.unwrap_or(0);
+        if self.delivery.reception().first_gap(joined_at) >= before {
+            self.tree.leave_former(now);
+        }
+    }
+
     /// Leaves the tree once every child holds what this node can give it, and the parent knows what
     /// this node has to say, or time is up.
     fn leave_if_ready(&mut self, now: Instant) {
@@ -562,7 +572,12 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         let mut timers = self.timers();
         while let Some(timer) = timers.pop_due(now) {
             match timer {
-                Timer::Tree => self.tree.handle_timeout(now),
+                Timer::Tree => {
+                    let joined_at = self.joined_at.unwrap_or(0);
+                    let held = self.delivery.reception().first_gap(joined_at);
+                    self.tree.note_progress(held, self.delivery.known());
+                    self.tree.handle_timeout(now);
+                }
                 Timer::Survey => self.survey_if_due(now),
                 Timer::Silence => self.on_silence(now),
                 Timer::Hearsay => self.believe_hearsay(now),

@@ -121,6 +121,7 @@ impl Tree {
         }
         if self.role == Role::Manager {
             self.role = Role::Member;
+            self.improvement.stop();
             self.beacon_at = None;
             self.events.push_back(TreeEvent::StoppedManaging);
         }

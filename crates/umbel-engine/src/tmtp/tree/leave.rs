@@ -18,6 +18,8 @@ impl Tree {
             return;
         }
         self.retiring = true;
+        self.improvement.stop();
+        self.leave_former(now);
         // Others in the subnet are to elect a manager. Otherwise the children would come back.
         self.beacon_at = None;
         let parent = match &self.stage {
@@ -94,6 +96,9 @@ impl Tree {
         arrival: Arrival,
         nonce: u64,
     ) -> Result<(), DropReason> {
+        if self.on_former_left(arrival.from, nonce) {
+            return Ok(());
+        }
         match &self.stage {
             Stage::Leaving { parent, nonce: sent, .. }
                 if (*parent, *sent) == (arrival.from, nonce) =>
@@ -135,6 +140,9 @@ impl Tree {
         token: u64,
         nonce: u64,
     ) -> Result<(), DropReason> {
+        if self.on_former_goes(now, arrival.from, token) {
+            return Ok(());
+        }
         match &self.stage {
             Stage::Attached(parent) if (parent.address, parent.token) == (arrival.from, token) => {
                 self.former = Some((arrival.from, token, nonce));

@@ -64,6 +64,7 @@ mod api;
 mod bars;
 mod election;
 mod family;
+mod improve;
 mod leave;
 mod parent;
 mod search;
@@ -91,6 +92,7 @@ use bars::Bars;
 use election::Rival;
 pub(super) use family::Child;
 use family::Family;
+use improve::Improvement;
 use search::Stage;
 
 /// Hop limit of unicast messages.
@@ -132,6 +134,8 @@ timers! {
         Child,
         /// When to send a beacon.
         Beacon,
+        /// When to go on with the search for a better parent, or to leave the former one.
+        Improve,
     }
 }
 
@@ -190,6 +194,7 @@ pub(super) struct Tree {
     /// Next pause after a search that found no parent.
     backoff: Duration,
     answers: Answers,
+    improvement: Improvement,
     /// The source's number, and its epoch at a time.
     source: Option<(NodeId, u64, Instant)>,
     /// Address of another source in the same groups.
@@ -240,6 +245,7 @@ impl Tree {
             refusal: None,
             backoff: config.search_backoff,
             answers: Answers::new(config.answers_per_s, config.answers_per_host),
+            improvement: Improvement::default(),
             source: None,
             rival_source: None,
             rival: None,
@@ -366,6 +372,7 @@ impl Tree {
                     self.on_stage_timer(now);
                 }
                 Timer::Child => self.dismiss_silent_children(now),
+                Timer::Improve => self.on_improve_timer(now),
                 // It is built when it is polled.
                 Timer::Beacon => {}
             }
@@ -390,6 +397,7 @@ impl Tree {
         let heard = self.family.all_heard_since();
         timers.put(Timer::Child, heard.map(|heard| heard + self.child_patience()));
         timers.put(Timer::Beacon, self.beacon_at);
+        timers.put(Timer::Improve, self.improvement.next());
         timers
     }
 

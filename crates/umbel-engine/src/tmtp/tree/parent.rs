@@ -30,7 +30,10 @@ impl Tree {
         let hops = Tree::hops(arrival, search.hop_limit)?.unwrap_or(search.hop_limit);
         let mut address = arrival.from;
         address.set_port(search.port);
-        if self.refusal_of(sender, search.role, hops).is_some() {
+        let is_too_deep = |depth: u16| self.path.len() > usize::from(depth);
+        if search.less_deep_than.is_some_and(is_too_deep)
+            || self.refusal_of(sender, search.role, hops).is_some()
+        {
             return Ok(());
         }
         // A node that failed as a parent may be a child.

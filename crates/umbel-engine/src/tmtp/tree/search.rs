@@ -15,7 +15,7 @@ use crate::chance::uniform;
 use crate::tmtp::DropReason;
 
 /// Most answers to a search that are kept.
-const CANDIDATES: usize = 32;
+pub(super) const CANDIDATES: usize = 32;
 
 /// A node's progress towards a parent and away from it.
 #[derive(Clone, Debug)]
@@ -95,6 +95,13 @@ pub(super) struct Candidate {
     pub(super) draw: u64,
 }
 
+impl Candidate {
+    /// Returns whether a message from this address and sender can be its own.
+    pub(super) fn is(&self, from: SocketAddr, sender: NodeId) -> bool {
+        self.address == from && self.id.is_none_or(|id| id == sender)
+    }
+}
+
 impl Tree {
     /// Begins to look for a parent, unless this node has one or looks already.
     pub(in crate::tmtp) fn join(&mut self, now: Instant) {
@@ -107,6 +114,7 @@ impl Tree {
     /// Searches from the beginning: a member the subnet, a manager the rings.
     pub(super) fn search(&mut self, now: Instant) {
         self.path.clear();
+        self.improvement.stop();
         if !self.has_managed {
             // No node has this one as its parent, so it may stand anywhere.
             self.standing = Standing::default();
@@ -124,7 +132,7 @@ impl Tree {
 
     fn search_subnet(&mut self, now: Instant, tries: u8) {
         let nonce = self.random.next_u64();
-        self.send_search(nonce, 1, Role::Member);
+        self.send_search(nonce, 1, Role::Member, None);
         self.stage = Stage::Subnet { nonce, tries };
         let wait = self.config.subnet_wait.mul_f64(1.0 + uniform(&mut self.random));
         self.stage_timer = Some(now + wait);
@@ -138,13 +146,13 @@ impl Tree {
             self.bars.clear();
             return self.on_nobody(now);
         };
-        self.send_search(nonce, hop_limit, Role::Manager);
+        self.send_search(nonce, hop_limit, Role::Manager, None);
         self.stage = Stage::Ring { nonce, ring, candidates: Vec::new() };
         self.stage_timer = Some(now + self.config.ring_wait);
     }
 
     /// Returns the hop limit of a ring: those within the scope, and last the scope.
-    fn ring(&self, ring: usize) -> Option<u8> {
+    pub(super) fn ring(&self, ring: usize) -> Option<u8> {
         let before = ring.checked_sub(1).map_or(Some(0), |before| self.ring(before))?;
         let next = self.config.rings.get(ring).copied().unwrap_or(self.scope).min(self.scope);
         (next > before).then_some(next)
@@ -164,8 +172,14 @@ impl Tree {
         }
     }
 
-    fn send_search(&mut self, nonce: u64, hop_limit: u8, role: Role) {
-        let search = Search { nonce, hop_limit, port: self.port, role };
+    pub(super) fn send_search(
+        &mut self,
+        nonce: u64,
+        hop_limit: u8,
+        role: Role,
+        less_deep_than: Option<u16>,
+    ) {
+        let search = Search { nonce, hop_limit, port: self.port, role, less_deep_than };
         self.due.push_back(Due::Ready(Way::Domain { hop_limit }, Body::Search(search)));
     }
 
@@ -179,6 +193,7 @@ impl Tree {
         let (asked, reach) = match &self.stage {
             Stage::Subnet { nonce, .. } => (*nonce, 1),
             Stage::Ring { nonce, ring, .. } => (*nonce, self.ring(*ring).unwrap_or(self.scope)),
+            Stage::Attached(_) => self.improvement.searching().ok_or(DropReason::NotAsked)?,
             _ => return Err(DropReason::NotAsked),
         };
         if asked != willing.nonce {
@@ -191,6 +206,11 @@ impl Tree {
         if hops > farthest {
             return Err(DropReason::AbsurdHops);
         }
+        let improves = matches!(self.stage, Stage::Attached(_));
+        if improves && !willing.standing.may_be_above(self.standing) {
+            // This node has later news of the source. The other has them soon.
+            return Ok(());
+        }
         self.check_candidate(now, arrival.from, willing.standing)?;
         let candidate = Candidate {
             id: Some(sender),
@@ -201,6 +221,7 @@ impl Tree {
             draw: self.random.next_u64(),
         };
         match &mut self.stage {
+            Stage::Attached(_) => self.improvement.add(candidate)?,
             Stage::Ring { candidates, .. } => {
                 if candidates.len() >= CANDIDATES {
                     return Err(DropReason::OverLimit);
@@ -249,6 +270,11 @@ impl Tree {
         let wait = first * (1 << (*tries).min(8));
         *tries += 1;
         let (candidate, nonce) = (*candidate, *nonce);
+        self.send_join_request(candidate, nonce);
+        self.stage_timer = Some(now + wait);
+    }
+
+    pub(super) fn send_join_request(&mut self, candidate: Candidate, nonce: u64) {
         let request = JoinRequest {
             nonce,
             hop_limit: UNICAST_HOPS,
@@ -258,7 +284,6 @@ impl Tree {
             name: self.name.clone(),
         };
         self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
-        self.stage_timer = Some(now + wait);
     }
 
     /// Asks the next candidate, or searches again.
@@ -280,6 +305,10 @@ impl Tree {
         nonce: u64,
         reason: Refusal,
     ) -> Result<(), DropReason> {
+        if self.improvement.asked(arrival.from, sender, nonce).is_some() {
+            self.on_better_refused(now);
+            return Ok(());
+        }
         let candidate = self.asked(arrival, sender, nonce)?;
         let by_source = candidate.address == self.source_address;
         match reason {
@@ -306,9 +335,7 @@ impl Tree {
     fn asked(&self, arrival: Arrival, sender: NodeId, nonce: u64) -> Result<Candidate, DropReason> {
         match &self.stage {
             Stage::Joining { candidate, nonce: asked, .. }
-                if candidate.address == arrival.from
-                    && candidate.id.is_none_or(|id| id == sender)
-                    && *asked == nonce =>
+                if candidate.is(arrival.from, sender) && *asked == nonce =>
             {
                 Ok(*candidate)
             }
@@ -343,6 +370,9 @@ impl Tree {
         sender: NodeId,
         confirm: &JoinConfirm,
     ) -> Result<(), DropReason> {
+        if let Some(candidate) = self.improvement.asked(arrival.from, sender, confirm.nonce) {
+            return self.on_better(now, arrival, candidate, (sender, confirm));
+        }
         let (candidate, beacon) = (self.asked(arrival, sender, confirm.nonce)?, &confirm.beacon);
         let hops = Tree::hops(arrival, beacon.hop_limit)?.unwrap_or(candidate.hops);
         let checked = self
@@ -353,6 +383,19 @@ impl Tree {
             self.request_next(now);
             return Err(reason);
         }
+        self.attach(now, candidate, hops, (sender, confirm));
+        Ok(())
+    }
+
+    /// Takes a node as the parent that has confirmed it.
+    pub(super) fn attach(
+        &mut self,
+        now: Instant,
+        candidate: Candidate,
+        hops: u8,
+        (sender, confirm): (NodeId, &JoinConfirm),
+    ) {
+        let beacon = &confirm.beacon;
         self.standing = beacon.standing.below();
         self.path.clone_from(&beacon.path);
         self.path.push(self.id);
@@ -373,8 +416,8 @@ impl Tree {
         self.watch_parent();
         self.beacon_soon(now);
         self.answer_former();
+        self.improve_later(now);
         self.events.push_back(TreeEvent::Attached(Box::new(confirm.clone())));
-        Ok(())
     }
 
     /// Checks that this node may stand below the path.
@@ -463,9 +506,13 @@ impl Tree {
                 self.path.len() != beacon.path.len() + 1 || !self.path.starts_with(&beacon.path);
             self.standing = beacon.standing.below();
             if moved {
+                let is_deeper = self.path.len() <= beacon.path.len();
                 self.path.clone_from(&beacon.path);
                 self.path.push(self.id);
                 self.beacon_soon(now);
+                if is_deeper {
+                    self.improve_soon(now);
+                }
             }
         }
         self.watch_parent();
@@ -505,6 +552,9 @@ impl Tree {
         token: u64,
         reason: Dismissal,
     ) -> Result<(), DropReason> {
+        if self.on_former_goes(now, arrival.from, token) {
+            return Ok(());
+        }
         let Stage::Attached(parent) = &self.stage else {
             return Err(DropReason::ForgedParent);
         };
@@ -514,6 +564,7 @@ impl Tree {
         if reason == Dismissal::Slow {
             // The nodes below are better off elsewhere, and so are others in the subnet.
             self.stop_managing();
+            self.improvement.stop();
             self.path.clear();
             self.stage = Stage::Outside;
             self.stage_timer = None;
@@ -541,9 +592,15 @@ impl Tree {
             }
             Stage::Ring { nonce, ring, candidates } => {
                 let (nonce, ring, mut candidates) = (*nonce, *ring, std::mem::take(candidates));
-                // "Select closest respondent as parent" [TMTP Fig. 2].
-                candidates
-                    .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
+                if self.config.improve_every.is_some() {
+                    // All of a ring are about as close.
+                    candidates
+                        .sort_by_key(|c| std::cmp::Reverse((c.depth, c.hops, c.children, c.draw)));
+                } else {
+                    // "Select closest respondent as parent" [TMTP Fig. 2].
+                    candidates
+                        .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
+                }
                 match candidates.pop() {
                     Some(closest) => self.request(now, closest, candidates),
                     None => self.search_ring(now, nonce, ring + 1),

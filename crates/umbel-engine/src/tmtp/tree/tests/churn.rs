@@ -21,25 +21,29 @@ fn subnets(count: usize, random: &mut Generator) -> Vec<Vec<u8>> {
     routers
 }
 
-struct Churn {
-    world: World,
+pub(super) struct Churn {
+    pub(super) world: World,
     subnets: usize,
     /// Nodes that have left or are leaving.
     leaving: BTreeSet<usize>,
 }
 
 impl Churn {
-    fn new(seed: u64, subnets_count: usize, k: u16, loss: u64, delay: u64) -> Churn {
+    pub(super) fn new(
+        seed: u64,
+        subnets_count: usize,
+        config: TreeConfig,
+        (loss, delay): (u64, u64),
+    ) -> Churn {
         let mut random = generator(seed);
         let routers = subnets(subnets_count, &mut random);
-        let config = TreeConfig { max_children: k, ..TreeConfig::default() };
         let mut world = World::new(routers, config, seed);
         world.set_weather(loss as f64 / 1000.0, delay);
         world.expect_faults();
         Churn { world, subnets: subnets_count, leaving: BTreeSet::new() }
     }
 
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         let world = &mut self.world;
         let nodes = world.nodes().end;
         let node = 1 + world.below(nodes as u64) as usize;
@@ -70,7 +74,7 @@ impl Churn {
     }
 
     /// Waits until every node has found its place.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let world = &mut self.world;
         world.cut_off([].into());
         world.set_weather(0.0, 5);
@@ -130,8 +134,11 @@ proptest! {
         loss in prop_oneof![Just(0_u64), 1_u64..300],
         delay in prop_oneof![Just(5_u64), 20_u64..600],
         steps in 10_usize..40,
+        improves: bool,
     ) {
-        let mut churn = Churn::new(seed, subnets, k, loss, delay);
+        let tree = if improves { TreeConfig::improving() } else { TreeConfig::default() };
+        let config = TreeConfig { max_children: k, ..tree };
+        let mut churn = Churn::new(seed, subnets, config, (loss, delay));
         for _ in 0..steps {
             churn.step();
         }

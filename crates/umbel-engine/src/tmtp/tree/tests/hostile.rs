@@ -243,8 +243,13 @@ fn an_epoch_from_the_future_does_not_lead_anyone_away() {
 fn answers_to_made_up_addresses_are_bounded() {
     let mut world = World::row(1, TreeConfig::default());
     for sender in 0..100_000_u64 {
-        let body =
-            Body::Search(Search { nonce: sender, hop_limit: 9, port: 1, role: Role::Manager });
+        let body = Body::Search(Search {
+            nonce: sender,
+            hop_limit: 9,
+            port: 1,
+            role: Role::Manager,
+            less_deep_than: None,
+        });
         let message = Message { feed: FEED, sender: NodeId(sender), body };
         let arrival = Arrival { from: address(9), multicast: true, hops_left: Some(3) };
         let _ = world.tree_mut(0).handle(ms(sender / 100), arrival, &message);

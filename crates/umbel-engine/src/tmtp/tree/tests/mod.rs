@@ -2,6 +2,7 @@
 
 mod churn;
 mod hostile;
+mod improving;
 mod joining;
 mod leaving;
 
@@ -149,6 +150,9 @@ struct Forest {
     cut: BTreeSet<usize>,
     /// Beacons that say that their sender has no path are lost.
     hides_detached: bool,
+    /// Number of searches for better parents, and of all answers to searches.
+    searches: usize,
+    answers: usize,
 }
 
 type World = world::World<Forest>;
@@ -166,8 +170,13 @@ impl Protocol for Forest {
     }
 
     fn passes(world: &mut World, _: usize, _: Transmit, payload: &mut Bytes) -> bool {
-        let is_detached = |body| matches!(body, Body::Beacon(beacon) if beacon.path.is_empty());
-        !(world.hides_detached && is_detached(parse(payload).body))
+        match parse(payload).body {
+            Body::Search(search) => world.searches += usize::from(search.less_deep_than.is_some()),
+            Body::Willing(_) => world.answers += 1,
+            Body::Beacon(beacon) => return !(world.hides_detached && beacon.path.is_empty()),
+            _ => {}
+        }
+        true
     }
 
     /// Checks that there is no loop above a node, and that it has no more than K managers as
@@ -194,6 +203,8 @@ impl World {
             events: vec![Vec::new()],
             cut: BTreeSet::new(),
             hides_detached: false,
+            searches: 0,
+            answers: 0,
         };
         let mut world = World::with_source(seed, forest, source, Host::new(address(0), 0));
         world.network.routers = routers;
