@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::ops::RangeInclusive;
+
 #[path = "common/checks.rs"]
 mod checks;
 #[path = "../../umbel-wire/tests/common/corpus.rs"]
@@ -25,15 +27,21 @@ const TARGETS: [Target; 7] = [
     ("rlm_receiver", checks::rlm_receiver, &["rlm_message", "tmtp_message"]),
 ];
 
+/// A target with two engines that talk to each other.
+type Pair = (&'static str, fn(&[u8]));
+
+const PAIRS: [Pair; 2] =
+    [("repository_sealed", checks::repository_sealed), ("tmtp_closed", checks::tmtp_closed)];
+
 /// Returns the files of a corpus, in the order of their names.
 fn files(target: &str) -> impl Iterator<Item = Vec<u8>> + use<> {
     corpus::files(target).into_iter().map(|(_, bytes)| bytes)
 }
 
-/// Steps that hand over these datagrams, each from every sender, after every pause.
-fn steps(datagrams: &[Vec<u8>]) -> Vec<u8> {
+/// Steps of these kinds, each with each of these datagrams.
+fn steps(kinds: RangeInclusive<u8>, datagrams: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
-    for kind in 0..32_u8 {
+    for kind in kinds {
         for datagram in datagrams {
             out.push(kind);
             out.extend_from_slice(&(datagram.len() as u16).to_le_bytes());
@@ -48,7 +56,8 @@ fn engines_take_every_message_from_everyone_at_any_time() {
     for (target, check, messages) in TARGETS {
         let datagrams: Vec<_> = messages.iter().flat_map(|target| files(target)).collect();
         assert!(datagrams.len() > 7, "{target}");
-        check(&steps(&datagrams));
+        // From every sender, after every pause.
+        check(&steps(0..=31, &datagrams));
     }
 }
 
@@ -62,7 +71,8 @@ fn the_corpora_of_engines_replay() {
 #[test]
 #[ignore = "writes seeds into the corpora"]
 fn write_the_seeds() {
-    for (target, _, messages) in TARGETS {
+    let routers: Target = ("lms_router", checks::lms_router, &["lms_message"]);
+    for (target, _, messages) in TARGETS.into_iter().chain([routers]) {
         let datagrams = messages.iter().flat_map(|target| files(target));
         let seeds = datagrams.enumerate().map(|(number, datagram)| {
             let len = (datagram.len() as u16).to_le_bytes();
@@ -70,6 +80,34 @@ fn write_the_seeds() {
             (format!("message-{number}"), seed)
         });
         corpus::write(target, seeds);
+    }
+    // What the network does most of the time, beside delivering what is said.
+    let deeds = (0..8_u8).map(|deed| {
+        let turn = [&[0, 0, 0, 0, deed, 40, 1, 7, 8][..]; 60].concat();
+        (format!("deed-{deed}"), turn)
+    });
+    let seeds: Vec<_> = deeds.chain([("delivered".to_owned(), delivered())]).collect();
+    for (target, _) in PAIRS {
+        corpus::write(target, seeds.clone());
+    }
+}
+
+#[test]
+fn lms_routers_take_every_message_from_everyone_at_any_time() {
+    let datagrams: Vec<_> = files("lms_message").collect();
+    checks::lms_router(&steps(0..=u8::MAX, &datagrams));
+    corpus::replay("lms_router", datagrams.len(), checks::lms_router);
+}
+
+/// The network delivers all that is said, with a little time now and then.
+fn delivered() -> Vec<u8> {
+    [[0; 6].as_slice(), &[7, 16]].concat().repeat(200)
+}
+
+#[test]
+fn the_corpora_of_engines_that_talk_to_each_other_replay() {
+    for (target, check) in PAIRS {
+        corpus::replay(target, 9, check);
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::lab;
+use common::{LAST_RESORT, lab};
 use umbel_lab::{Lab, Topology};
 
 /// Runs the test called `name` of this binary in a process of its own, with `ROLE` set.
@@ -48,14 +48,14 @@ fn nothing_is_left_after_the_owner_was_killed() {
     if std::env::var_os("ROLE").is_some() {
         let lab = Lab::up(&Topology::star(2).loss(0.1)).unwrap();
         let host = |name| lab.host(name).unwrap();
-        let sleeper = host("h1").command("sleep").arg("60").spawn().unwrap();
-        let script = "setsid sleep 61 & echo $!; wait";
+        let sleeper = host("h1").command("sleep").arg("1000").spawn().unwrap();
+        let script = "setsid sleep 1001 & echo $!; wait";
         let mut shell =
             host("h2").command("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut orphan = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut orphan).unwrap();
         println!("\nPIDS {} {}", sleeper.id(), orphan.trim());
-        std::thread::sleep(Duration::from_mins(1));
+        std::thread::sleep(Duration::from_mins(20));
         return;
     }
     if lab(&Topology::line(0)).is_none() {
@@ -80,7 +80,7 @@ fn nothing_is_left_after_the_owner_was_killed() {
 
 /// Waits until no process holds the namespaces. Forks of other tests may hold one until they exec.
 fn wait_until_gone(namespaces: &[PathBuf]) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + LAST_RESORT;
     loop {
         let left = holders(namespaces);
         if left.is_empty() {
@@ -140,6 +140,7 @@ fn use_everything(lab: &Lab) {
     lab.set_link_up("h1", "r1", true).unwrap();
     let receiver = common::socket(h2, group, 7400);
     receiver.join_multicast_v4(&"239.1.1.1".parse().unwrap(), &h2.addr4()).unwrap();
+    receiver.set_read_timeout(Some(LAST_RESORT)).unwrap();
     let sender = common::socket(lab.host("h1").unwrap(), group, 0);
     sender.set_multicast_ttl_v4(5).unwrap();
     sender.send_to(b"hello", (group, 7400)).unwrap();

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{burst, collect, lab, receive, socket, warm_up};
+use common::{LAST_RESORT, SILENCE, Traffic, lab, receive, socket, warm_up};
 use umbel_engine::units::Rate;
 use umbel_lab::{Impairment, Lab, Queue, Topology};
 
@@ -35,12 +35,8 @@ fn ends(lab: &Lab) -> (UdpSocket, UdpSocket, SocketAddr) {
 
 /// Sends `count` datagrams `gap` apart while the receiver reads. Returns those that arrive.
 fn sent_and_received(lab: &Lab, count: u32, gap: Duration) -> Vec<(u32, Vec<u8>)> {
-    let (a, b, to) = ends(lab);
-    std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| collect(&b));
-        burst(&a, to, count, 500, gap);
-        receiver.join().unwrap()
-    })
+    let ends = ends(lab);
+    Traffic::new(lab).carry(&ends, count, 500, gap)
 }
 
 fn share(part: usize, whole: u32) -> f64 {
@@ -75,28 +71,27 @@ fn loss_and_rate_can_change_while_traffic_runs() {
     assert_eq!(sent_and_received(&lab, 1_000, GAP).len(), 1_000);
     lab.set_link("h2", "sw", Impairment::none().loss(0.5)).unwrap();
     assert!((lab.impairment("sw", "h2").unwrap().loss - 0.5).abs() < 1e-9);
-    let (a, b, to) = ends(&lab);
-    burst(&a, to, 2_000, 500, GAP);
-    let received = collect(&b).len();
+    let ends = ends(&lab);
+    let traffic = Traffic::new(&lab);
+    let received = traffic.carry(&ends, 2_000, 500, GAP).len();
     assert!((800..1_200).contains(&received), "{received}");
     lab.set_link_up("h2", "sw", false).unwrap();
-    burst(&a, to, 100, 500, GAP);
-    assert_eq!(collect(&b).len(), 0);
+    assert_eq!(traffic.carry(&ends, 100, 500, GAP).len(), 0);
     lab.set_link_up("sw", "h2", true).unwrap();
     lab.set_link("h2", "sw", Impairment::none()).unwrap();
-    burst(&a, to, 100, 500, GAP);
-    assert_eq!(collect(&b).len(), 100);
+    assert_eq!(traffic.carry(&ends, 100, 500, GAP).len(), 100);
 }
 
 #[test]
 fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
     let delay = Duration::from_millis(30);
     let Some(lab) = lab(&star(Impairment::none().delay(delay))) else { return };
-    let (a, b, to) = ends(&lab);
+    let ends = ends(&lab);
+    ends.1.set_read_timeout(Some(LAST_RESORT)).unwrap();
     let passage = || {
         let start = Instant::now();
-        a.send_to(b"0123", to).unwrap();
-        receive(&b, &mut [0; 10]).unwrap();
+        ends.0.send_to(b"0123", ends.2).unwrap();
+        receive(&ends.1, &mut [0; 10]).unwrap();
         start.elapsed()
     };
     let times: Vec<Duration> = (0..20).map(|_| passage()).collect();
@@ -108,8 +103,8 @@ fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
     let jittered =
         Impairment { jitter: Duration::from_millis(20), ..Impairment::none().delay(delay) };
     lab.set_link_direction("sw", "h2", jittered).unwrap();
-    burst(&a, to, 200, 100, Duration::from_micros(500));
-    let received = collect(&b);
+    ends.1.set_read_timeout(Some(SILENCE)).unwrap();
+    let received = Traffic::new(&lab).carry(&ends, 200, 100, Duration::from_micros(500));
     assert_eq!(received.len(), 200);
     assert!(received.windows(2).all(|w| w[0].0 < w[1].0));
 }
@@ -120,12 +115,14 @@ fn a_rate_is_held() {
     let shaped = Impairment::none().rate(rate).queue(Queue::Packets(2_000));
     let Some(lab) = lab(&star(shaped)) else { return };
     let (a, b, to) = ends(&lab);
+    b.set_read_timeout(Some(LAST_RESORT)).unwrap();
+    let traffic = Traffic::new(&lab);
     // 958 + 42 bytes of headers make 1,000-byte frames: 0.4 ms each.
     let count = 1_000;
     let expected = rate.time_for(u64::from(count) * 1_000).as_secs_f64();
     let share = || {
         let start = Instant::now();
-        burst(&a, to, count, 958, Duration::ZERO);
+        traffic.burst(&a, to, count, 958, Duration::ZERO);
         for _ in 0..count {
             receive(&b, &mut [0; 2_000]).unwrap();
         }
@@ -144,11 +141,14 @@ fn a_rate_is_held() {
 fn a_queue_is_bounded_and_drops_the_newest() {
     let slow = Impairment::none().rate("1M".parse().unwrap()).queue(Queue::Packets(50));
     let Some(lab) = lab(&star(slow)) else { return };
-    let (a, b, to) = ends(&lab);
-    burst(&a, to, 1_000, 958, Duration::ZERO);
-    let received = collect(&b);
+    let ends = ends(&lab);
+    let start = Instant::now();
+    let traffic = Traffic::new(&lab);
+    traffic.burst(&ends.0, ends.2, 1_000, 958, Duration::ZERO);
     // A frame takes 8 ms, so few leave the queue while the burst lasts.
-    assert!((49..90).contains(&received.len()), "{} got through", received.len());
+    let left = start.elapsed().as_millis() as usize / 8;
+    let received = traffic.collect(&ends.1);
+    assert!((49..=60 + left).contains(&received.len()), "{} got through", received.len());
     assert!((0..40).all(|n| received[n].0 == n as u32), "the oldest are kept");
     let dropped = lab.link_stats()[1].directions.unwrap()[1].queue_full as usize;
     // A frame or two of neighbour discovery may also meet the full queue.
@@ -215,9 +215,12 @@ fn loss_at_the_switch_is_shared_and_at_the_hosts_independent() {
             })
             .collect();
         let sender = socket(lab.host("s").unwrap(), group.into(), 0);
-        burst(&sender, (group, PORT).into(), 400, 100, Duration::from_micros(100));
-        let got: Vec<Vec<u32>> =
-            receivers.iter().map(|r| collect(r).iter().map(|(n, _)| *n).collect()).collect();
+        let traffic = Traffic::new(&lab);
+        traffic.burst(&sender, (group, PORT).into(), 400, 100, Duration::from_micros(100));
+        let got: Vec<Vec<u32>> = receivers
+            .iter()
+            .map(|receiver| traffic.collect(receiver).iter().map(|(n, _)| *n).collect())
+            .collect();
         assert!(got.iter().all(|g| (140..260).contains(&g.len())), "{:?}", got[0].len());
         assert_eq!(got[0] == got[1] && got[1] == got[2], same);
     }
@@ -228,6 +231,7 @@ fn segmented_sends_are_judged_packet_by_packet() {
     let Some(lab) = lab(&star(Impairment::none().loss(0.3)).seed(2)) else { return };
     let (a, b, to) = ends(&lab);
     nix::sys::socket::setsockopt(&a, nix::sys::socket::sockopt::UdpGsoSegment, &1_000).unwrap();
+    let traffic = Traffic::new(&lab);
     let mut buffer = vec![0_u8; 40_000];
     let mut sent = 0_u32;
     for _ in 0..50 {
@@ -237,7 +241,8 @@ fn segmented_sends_are_judged_packet_by_packet() {
         }
         a.send_to(&buffer, to).unwrap();
     }
-    let received = collect(&b);
+    traffic.announce(sent);
+    let received = traffic.collect(&b);
     assert!(received.iter().all(|(_, datagram)| datagram.len() == 1_000));
     let lost = 1.0 - share(received.len(), sent);
     assert!((0.25..0.35).contains(&lost), "{lost}");
@@ -247,9 +252,9 @@ fn segmented_sends_are_judged_packet_by_packet() {
 fn an_emulated_link_carries_tcp_and_jumbo_frames() {
     let topology = Topology::line(0).mtu(9_000).delay(Duration::from_millis(1));
     let Some(lab) = lab(&topology) else { return };
-    let (a, b, to) = ends(&lab);
-    burst(&a, to, 10, 8_972, GAP);
-    assert!(collect(&b).iter().all(|(_, d)| d.len() == 8_972));
+    let received = Traffic::new(&lab).carry(&ends(&lab), 10, 8_972, GAP);
+    assert_eq!(received.len(), 10);
+    assert!(received.iter().all(|(_, d)| d.len() == 8_972));
     let h2 = lab.host("h2").unwrap();
     let script = "import socket,sys\ns=socket.create_server((sys.argv[1],7200))\nprint('up',flush=True)\n\
                   c,_=s.accept()\nn=0\nwhile d:=c.recv(65536): n+=len(d)\nprint(n)";

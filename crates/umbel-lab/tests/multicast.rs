@@ -5,12 +5,15 @@
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use common::{lab, receive, socket};
+use common::{LAST_RESORT, lab, receive, socket};
 use umbel_lab::{Lab, NodeKind, Topology};
 
 const PORT: u16 = 7300;
+/// Silence after which a datagram counts as not delivered.
+const QUIET: Duration = Duration::from_millis(200);
 const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, 0x77);
 
@@ -23,19 +26,22 @@ fn member(lab: &Lab, host: &str, group: IpAddr) -> UdpSocket {
             socket.join_multicast_v6(&group, host.interfaces()[0].index).unwrap();
         }
     }
-    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket.set_read_timeout(Some(QUIET)).unwrap();
     socket
 }
 
-/// Sends to the group with a hop limit of 8 and checks which members hear it.
-#[track_caller]
-fn assert_heard<const N: usize>(
+/// Numbers what is sent, so that nobody takes a late datagram for the next one.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Sends to the group with a hop limit of 8. Returns which members hear it, and waits longer for
+/// those that are expected to.
+fn heard<const N: usize>(
     lab: &Lab,
     source: &str,
     group: IpAddr,
     members: [&UdpSocket; N],
-    expected: [bool; N],
-) {
+    patience: [Duration; N],
+) -> [bool; N] {
     let host = lab.host(source).unwrap();
     let sender = socket2::Socket::from(socket(host, group, 0));
     if group.is_ipv4() {
@@ -46,13 +52,31 @@ fn assert_heard<const N: usize>(
         sender.set_multicast_if_v6(host.interfaces()[0].index).unwrap();
     }
     let sender = UdpSocket::from(sender);
-    sender.send_to(b"group", SocketAddr::new(group, PORT)).unwrap();
-    let heard = std::array::from_fn(|n| {
-        // A busy machine may take long to deliver a datagram.
-        let patience = if expected[n] { 3_000 } else { 200 };
-        members[n].set_read_timeout(Some(Duration::from_millis(patience))).unwrap();
-        receive(members[n], &mut [0; 16]).is_ok_and(|(length, _)| length == 5)
-    });
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    sender.send_to(&number, SocketAddr::new(group, PORT)).unwrap();
+    std::array::from_fn(|n| {
+        members[n].set_read_timeout(Some(patience[n])).unwrap();
+        let mut buffer = [0; 16];
+        while let Ok((length, _)) = receive(members[n], &mut buffer) {
+            if buffer[..length] == number {
+                return true;
+            }
+        }
+        false
+    })
+}
+
+/// Sends to the group, and checks which members hear it.
+#[track_caller]
+fn assert_heard<const N: usize>(
+    lab: &Lab,
+    source: &str,
+    group: IpAddr,
+    members: [&UdpSocket; N],
+    expected: [bool; N],
+) {
+    let patience = expected.map(|expected| if expected { LAST_RESORT } else { QUIET });
+    let heard = heard(lab, source, group, members, patience);
     assert_eq!(heard, expected, "{group} from {source}");
 }
 
@@ -76,7 +100,7 @@ fn only_the_listed_hosts_get_a_group_and_each_gets_one_copy() {
         lab.route_multicast_to("src", group, &["h1", "h4"]).unwrap();
         assert_heard(&lab, "src", group, members, [true, false, false, true]);
         assert_heard(&lab, "src", group, members, [true, false, false, true]);
-        members[0].set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        members[0].set_read_timeout(Some(QUIET)).unwrap();
         assert!(receive(members[0], &mut [0; 16]).is_err(), "a second copy");
         lab.route_multicast_from_all([group]).unwrap();
         assert_heard(&lab, "h2", group, members, [true, true, true, true]);
@@ -99,21 +123,28 @@ fn a_group_goes_where_hosts_have_joined_it_and_no_longer_than_they_stay() {
     let sockets = ["h1", "h2", "h3"].map(listener);
     let members: Vec<UdpSocket> =
         sockets.iter().map(|socket| socket.try_clone().unwrap().into()).collect();
-    let heard = |expected| {
-        // A report is under way for some milliseconds.
-        std::thread::sleep(Duration::from_millis(100));
+    let becomes = |expected| {
         let [a, b, c] = &members[..] else { panic!() };
-        assert_heard(&lab, "src", GROUP4.into(), [a, b, c], expected);
+        // A report is under way for some milliseconds, or for longer on a busy machine.
+        let start = Instant::now();
+        loop {
+            let heard = heard(&lab, "src", GROUP4.into(), [a, b, c], [QUIET; 3]);
+            if heard == expected {
+                return;
+            }
+            assert!(start.elapsed() < LAST_RESORT, "{heard:?} instead of {expected:?}");
+        }
     };
     let address = |host: &str| lab.host(host).unwrap().addr4();
     sockets[0].join_ssm_v4(&source, &GROUP4, &address("h1")).unwrap();
-    heard([true, false, false]);
+    becomes([true, false, false]);
     sockets[2].join_multicast_v4(&GROUP4, &address("h3")).unwrap();
-    heard([true, false, true]);
+    becomes([true, false, true]);
     sockets[0].leave_ssm_v4(&source, &GROUP4, &address("h1")).unwrap();
-    heard([false, false, true]);
+    becomes([false, false, true]);
     // Its link is spared as well.
     let before = received_frames(&lab, "h1");
+    members[2].set_read_timeout(Some(LAST_RESORT)).unwrap();
     let sender = socket2::Socket::from(socket(lab.host("src").unwrap(), GROUP4.into(), 0));
     sender.set_multicast_ttl_v4(8).unwrap();
     let sender = UdpSocket::from(sender);
@@ -155,17 +186,22 @@ fn a_snooping_switch_with_a_querier_spares_those_who_did_not_join() {
             .host("c")
             .link("c", "sw");
         let Some(lab) = lab(&topology) else { return };
-        // Snooping begins a query response interval after the querier's start.
-        std::thread::sleep(Duration::from_millis(if snooping { 1500 } else { 0 }));
         let b = member(&lab, "b", GROUP4.into());
-        std::thread::sleep(Duration::from_millis(100));
-        let before = received_frames(&lab, "c");
+        b.set_read_timeout(Some(LAST_RESORT)).unwrap();
         let sender = socket(lab.host("a").unwrap(), GROUP4.into(), 0);
-        for _ in 0..200 {
-            sender.send_to(b"group", (GROUP4, PORT)).unwrap();
+        let leaked = || {
+            let before = received_frames(&lab, "c");
+            for _ in 0..200 {
+                sender.send_to(b"group", (GROUP4, PORT)).unwrap();
+            }
+            assert!(receive(&b, &mut [0; 16]).is_ok());
+            received_frames(&lab, "c") - before
+        };
+        // Snooping begins a query response interval after the querier's start.
+        let start = Instant::now();
+        while (leaked() < 100) != spared {
+            assert!(start.elapsed() < LAST_RESORT, "snooping: {snooping}");
+            std::thread::sleep(QUIET);
         }
-        assert!(receive(&b, &mut [0; 16]).is_ok());
-        let leaked = received_frames(&lab, "c") - before;
-        assert_eq!(leaked < 100, spared, "{leaked} frames reached a host that did not join");
     }
 }

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{lab, receive, socket};
+use common::{LAST_RESORT, lab, receive, socket};
 use umbel_lab::{Lab, LabError, Topology};
 
 /// The next port. Ports are not reused, since a fork of another test may hold a closed socket a
@@ -23,8 +23,8 @@ fn exchange(lab: &Lab, a: &str, b: &str, v6: bool) {
         |n: umbel_lab::Node<'_>| -> IpAddr { if v6 { n.addr6().into() } else { n.addr4().into() } };
     let port = NEXT_PORT.fetch_add(2, Ordering::Relaxed);
     let (from, to) = (socket(a, address(a), port), socket(b, address(b), port + 1));
-    to.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
-    from.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    to.set_read_timeout(Some(LAST_RESORT)).unwrap();
+    from.set_read_timeout(Some(LAST_RESORT)).unwrap();
     from.send_to(b"ping", SocketAddr::new(address(b), port + 1)).unwrap();
     let mut buffer = [0; 10];
     let (length, peer) = receive(&to, &mut buffer).unwrap();
@@ -80,7 +80,7 @@ fn commands_can_be_spawned_from_short_lived_threads() {
     let Some(lab) = lab(&Topology::star(1)) else { return };
     let h1 = lab.host("h1").unwrap();
     let mut child = std::thread::scope(|scope| {
-        scope.spawn(|| h1.command("sleep").arg("30").spawn().unwrap()).join().unwrap()
+        scope.spawn(|| h1.command("sleep").arg("1000").spawn().unwrap()).join().unwrap()
     });
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(child.try_wait().unwrap(), None, "it ended with the thread that started it");
@@ -92,7 +92,7 @@ fn commands_can_be_spawned_from_short_lived_threads() {
 fn dropping_the_lab_kills_what_runs_in_it_with_its_children() {
     let Some(lab) = lab(&Topology::star(1)) else { return };
     let h1 = lab.host("h1").unwrap();
-    let script = "setsid sleep 31 & echo $!; wait";
+    let script = "setsid sleep 1001 & echo $!; wait";
     let mut shell = h1.command("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     let mut output = std::io::BufReader::new(shell.stdout.take().unwrap());
@@ -117,7 +117,7 @@ fn a_cut_plain_link_carries_nothing_and_a_mended_one_does_again() {
         assert!(receive(&to, &mut [0; 10]).is_err());
         lab.set_link_up(&first.a, &first.b, true).unwrap();
         // A switch port takes a moment to notice its carrier.
-        let deadline = Instant::now() + Duration::from_secs(3);
+        let deadline = Instant::now() + LAST_RESORT;
         while from.send_to(b"x", (h2.addr4(), 6999)).is_err() || receive(&to, &mut [0; 10]).is_err()
         {
             assert!(Instant::now() < deadline);

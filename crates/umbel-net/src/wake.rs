@@ -156,7 +156,7 @@ mod tests {
             thread::sleep(Duration::from_millis(10));
             theirs.wake();
         });
-        assert!(waker.wait(Some(Duration::from_secs(10))).unwrap());
+        assert!(waker.wait(Some(Duration::from_mins(2))).unwrap());
         caller.join().unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! Replays the corpus of the fuzz target `session_frames`.
+//! Replays the corpora of the fuzz targets `session_frames` and `session_url`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -10,4 +10,9 @@ mod corpus;
 #[test]
 fn the_corpus_of_session_frames_replays() {
     corpus::replay("session_frames", 3, checks::session_frames);
+}
+
+#[test]
+fn the_corpus_of_session_url_replays() {
+    corpus::replay("session_url", 6, checks::session_url);
 }

@@ -20,6 +20,8 @@ use umbel_store::sink::{DiskSink, SinkEvent, SinkOptions};
 use umbel_store::{BlockReader, Item, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::{Digest, Tsi};
 
+/// Time longer than anything in these tests takes.
+const LAST_RESORT: Duration = Duration::from_mins(2);
 const SHAPE: BlockShape = BlockShape { symbol_len: 100, block_symbols: 8, sealed: false };
 
 fn noise(seed: u8, len: usize) -> Vec<u8> {
@@ -79,7 +81,7 @@ impl Source {
         loop {
             match self.feed.symbol(BlockId { toi: FEED, sbn: block }, esi) {
                 Load::Ready(symbol) => return symbol,
-                Load::Pending => self.ready.recv_timeout(Duration::from_secs(5)).unwrap(),
+                Load::Pending => self.ready.recv_timeout(LAST_RESORT).unwrap(),
                 Load::Gone(reason) => panic!("{reason}"),
             }
         }
@@ -160,7 +162,7 @@ impl Keeper {
     /// Waits for an event of the disk.
     fn wait(&self, wanted: impl Fn(&SinkEvent) -> bool) -> SinkEvent {
         loop {
-            let event = self.disk.recv_timeout(Duration::from_mins(1)).unwrap();
+            let event = self.disk.recv_timeout(LAST_RESORT).unwrap();
             if wanted(&event) {
                 return event;
             }
@@ -170,7 +172,7 @@ impl Keeper {
     fn wait_for_items(&self, count: usize) {
         let mut done = 0;
         while done < count {
-            match self.disk.recv_timeout(Duration::from_secs(5)).unwrap() {
+            match self.disk.recv_timeout(LAST_RESORT).unwrap() {
                 SinkEvent::ItemDone { .. } => done += 1,
                 SinkEvent::ItemFailed { error, .. } => panic!("{error}"),
                 _ => {}
@@ -354,8 +356,9 @@ fn a_wrong_block_is_dropped_as_soon_as_it_is_whole_and_costs_itself_alone() {
             blocks.iter().map(|&sbn| sink.sink.block_of(BlockId { toi, sbn })).collect();
         assert_eq!(dropped, [Some(block)]);
         sink.block(&mut source, block, lengths[block as usize]);
+        // Before the next wait, which would skip that the item is done.
+        sink.wait_for_items(1);
     }
-    sink.wait_for_items(2);
     assert_eq!(fs::read(out.path().join("a")).unwrap(), noise(0, 8_000));
 }
 

@@ -21,6 +21,11 @@ fn the_corpus_of_data_packet_replays() {
 }
 
 #[test]
+fn the_corpus_of_sealed_packet_replays() {
+    replay("sealed_packet", checks::sealed_packet);
+}
+
+#[test]
 fn the_corpus_of_client_message_replays() {
     replay("client_message", checks::client_message);
 }

@@ -12,6 +12,8 @@
 //! - [`demo`]: shows the main job on one machine.
 //! - [`cli`]: the command line over them.
 
+#[doc(hidden)]
+pub mod checks;
 pub mod cli;
 pub mod demo;
 pub mod directory;

@@ -517,7 +517,7 @@ mod tests {
             eprintln!("no right to open raw sockets");
             return;
         };
-        raw.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        raw.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
         let mut raw = std::fs::File::from(OwnedFd::from(raw));
         let hearer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = hearer.local_addr().unwrap();

@@ -251,7 +251,7 @@ impl Client {
 
     /// Waits for the next event.
     pub fn wait_any(&self) -> SinkEvent {
-        self.events.recv_timeout(Duration::from_secs(20)).expect("an event")
+        self.events.recv_timeout(Duration::from_mins(2)).expect("an event")
     }
 
     /// Waits for the next event of this kind.

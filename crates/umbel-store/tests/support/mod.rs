@@ -13,7 +13,7 @@ use umbel_store::{BlockReader, Item, ReaderOptions, Repository, RepositoryOption
 use umbel_wire::{Scheme, Toi};
 
 /// Maximum time to wait; longer than any operation here takes.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_mins(2);
 
 /// Returns options with small symbols and blocks, so that small files have many of them.
 pub(crate) fn small_options() -> RepositoryOptions {

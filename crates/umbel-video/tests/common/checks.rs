@@ -1,7 +1,7 @@
 //! A decoder and a reader behind any bytes. The fuzz targets run these, and `corpus.rs` runs them on
 //! the corpora of the fuzz targets.
 
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "shared by test binaries")]
+#![allow(unreachable_pub, dead_code, clippy::unwrap_used, reason = "shared by test binaries")]
 
 use umbel_video::y4m::{Reader, Y4mError};
 use umbel_video::{Decoder, DecoderConfig, Frame, MAX_SAMPLES, Size};

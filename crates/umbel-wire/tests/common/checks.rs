@@ -13,6 +13,7 @@ use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
 use umbel_wire::rtp::{self, RtpPacket, VideoCodec};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
+use umbel_wire::sealed::{SealedMessage, SealedPacket};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::signed::Signed;
 use umbel_wire::{DataPacket, Parsed};
@@ -24,6 +25,19 @@ pub fn data_packet(bytes: &[u8]) {
     let Ok(packet) = DataPacket::parse(bytes) else { return };
     let again = [&packet.header.emit().unwrap(), packet.symbol].concat();
     assert_eq!(DataPacket::parse(&again), Ok(packet));
+}
+
+/// The header of a sealed packet, and of a sealed message, is emitted as it was parsed.
+pub fn sealed_packet(bytes: &[u8]) {
+    if let Ok(packet) = SealedPacket::parse(bytes) {
+        assert_eq!(packet.header.emit().as_ref(), Ok(packet.associated));
+        assert_eq!([packet.associated, packet.sealed].concat(), bytes);
+        assert_eq!(DataPacket::parse(bytes).unwrap().header, packet.header.header);
+    }
+    if let Ok(message) = SealedMessage::parse(bytes) {
+        assert_eq!(message.header.emit(), *message.associated);
+        assert_eq!([message.associated, message.sealed].concat(), bytes);
+    }
 }
 
 /// A parsed message can be emitted, and parsing it returns the same message.

@@ -11,6 +11,7 @@ use umbel_wire::repository::{
     Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
 };
 use umbel_wire::sap::SapPacket;
+use umbel_wire::sealed::{MessageHeader, SealedHeader};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::signed::Signed;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
@@ -18,8 +19,9 @@ use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, 
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 20] = [
+pub(crate) const TARGETS: [&str; 21] = [
     "data_packet",
+    "sealed_packet",
     "client_message",
     "server_message",
     "unicast_block",
@@ -46,6 +48,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     let named = |(name, bytes): (&str, Vec<u8>)| (name.to_owned(), bytes);
     match target {
         "data_packet" => data_packets(),
+        "sealed_packet" => sealed_packets().into_iter().map(named).collect(),
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
         "unicast_block" => unicast_blocks().into_iter().map(named).collect(),
@@ -122,6 +125,22 @@ fn needs() -> [Need; 3] {
         Need::Symbols(vec![run(0, 1, 3), run(1, 200, 1), run(500, 1, 100)]),
         Need::Exact(vec![exact(0, 3, 1), exact(0, 9, 20), exact(7, 1, 1)]),
     ]
+}
+
+fn sealed_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let header = DataHeader {
+        tsi: Tsi(7),
+        toi: Toi(2),
+        transmission: 3,
+        index: 4,
+        scheme: Scheme::ReedSolomon,
+        sbn: 5,
+        esi: 6,
+    };
+    let packet = SealedHeader { header, key: 8, number: 9 }.emit().unwrap();
+    let message = MessageHeader { key: 8, sender: MemberId(10), number: 11 }.emit();
+    let sealed = |head: &[u8]| [head, &[12; 40]].concat();
+    vec![("packet", sealed(&packet)), ("message", sealed(&message))]
 }
 
 fn client_messages() -> Vec<(&'static str, Vec<u8>)> {

@@ -112,10 +112,8 @@ mod tests {
 
     #[test]
     fn a_tool_that_hangs_is_ended() {
-        let started = Instant::now();
-        assert!(matches!(run("sleep", &["10"]), Err(ToolError::Failed(_))));
-        // Before the tool would have ended.
-        assert!(started.elapsed() < Duration::from_secs(10));
+        // Left alone, it would end without a failure.
+        assert!(matches!(run("sleep", &["1000"]), Err(ToolError::Failed(_))));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! Both are HTTP/1.1 by hyper, on one thread each.
 
 mod client;
-mod range;
+pub(crate) mod range;
 mod server;
 
 pub(crate) use client::{Wanted, fetch};

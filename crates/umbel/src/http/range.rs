@@ -43,7 +43,7 @@ fn part(range: &str, len: u64) -> Option<Part> {
 }
 
 /// Parses the `Content-Range` header of a part: the bytes, and the length of the whole.
-pub(super) fn content_range(header: &str) -> Option<(Range<u64>, u64)> {
+pub(crate) fn content_range(header: &str) -> Option<(Range<u64>, u64)> {
     let (range, len) = header.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);

@@ -183,10 +183,12 @@ fn a_pipe_that_is_not_read_holds_its_source_up_and_loses_nothing() {
     );
     let read = "\"$UMBEL\" recv feed --wait 20s -o - | ";
     let fast = feeds.shell("h2", &format!("{read} cat > fast"));
-    let slow = feeds.shell("h3", &format!("{read} (sleep 6; cat > slow)"));
+    let slow =
+        feeds.shell("h3", &format!("{read} (until [ -e go ]; do sleep 0.1; done; cat > slow)"));
     // 120 MB take 3 s at the rate; buffers on the way hold about 100 MB.
     std::thread::sleep(Duration::from_secs(5));
     assert!(sender.try_wait().unwrap().is_none(), "the slow reader did not hold up the source");
+    std::fs::write(feeds.directory.path().join("go"), "").unwrap();
     for reader in [fast, slow, sender] {
         let output = reader.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

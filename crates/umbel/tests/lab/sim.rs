@@ -90,7 +90,7 @@ fn in_the_lab(scenario: &Scenario) -> Option<Outcome> {
         outcome.delays[*group] += summary["seconds"].as_f64().unwrap() * share;
     }
     // The report is that of the last tick.
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_secs(2));
     outcome.bytes = server.stop()["bytes"].as_f64().unwrap();
     Some(outcome)
 }

@@ -460,7 +460,7 @@ fn say(url: &str, message: Vec<u8>) -> String {
     .unwrap();
     let _ = session.send(message.into());
     loop {
-        match inbox.recv_timeout(Duration::from_secs(20)).unwrap() {
+        match inbox.recv_timeout(Duration::from_mins(2)).unwrap() {
             ClientEvent::Disconnected { reason, .. } => return reason.to_string(),
             ClientEvent::Message(bytes) => {
                 if let Some(ServerMessage::Refused { reason }) =

@@ -71,7 +71,7 @@ fn json_is_all_there_is_on_standard_output() {
     assert!(nothing.event("error")["message"].as_str().unwrap().contains("*.png"));
 
     // The report is that of the last tick.
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     server.running.interrupt();
     let served = server.running.finish();
     assert_eq!(served.succeeded().event("stopped")["report"]["delivered"], 2);

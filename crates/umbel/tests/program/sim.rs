@@ -1,7 +1,7 @@
 //! `umbel sim`: its output, its files, and its errors.
 use std::path::PathBuf;
 
-use crate::support::{Running, run, umbel};
+use crate::support::{Running, run, umbel, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -257,7 +257,7 @@ fn an_interrupt_shows_what_came_so_far() {
     let text = SCENARIO.replace("10%", "100%").replace("5min", "10000d");
     let (_folder, path) = folder_with("long.toml", &text);
     let running = Running::start(umbel().args(["sim", "run", &path, "--json"]));
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    wait_until("progress", || running.stdout().contains("\"progress\""));
     running.interrupt();
     let ran = running.finish();
     ran.failed_with(&["interrupted"]);

@@ -190,7 +190,7 @@ impl<E: Engine + Send + 'static> Endpoint<E> {
         let (give, take) = mpsc::channel();
         let work = move |engine: &mut E, now| drop(give.send(act(engine, now)));
         self.work.send(Box::new(work)).unwrap();
-        take.recv_timeout(Duration::from_secs(10)).unwrap()
+        take.recv_timeout(Duration::from_secs(10) * BUSY).unwrap()
     }
 }
 

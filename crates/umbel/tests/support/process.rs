@@ -201,7 +201,7 @@ impl Process {
     /// Kills it with SIGKILL, which cannot be caught.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
-        let status = self.wait_end(Duration::from_secs(5));
+        let status = self.wait_end(Duration::from_secs(20));
         assert_eq!(status.signal(), Some(9), "{} ended before it was killed", self.label);
     }
 
@@ -210,7 +210,7 @@ impl Process {
     pub(crate) fn stop(&mut self) -> Value {
         let id = nix::unistd::Pid::from_raw(i32::try_from(self.id()).unwrap());
         nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
-        let status = self.wait_end(Duration::from_secs(10));
+        let status = self.wait_end(Duration::from_secs(20));
         let stopped = self.events("stopped").pop();
         match stopped {
             Some(stopped) if status.success() => stopped,

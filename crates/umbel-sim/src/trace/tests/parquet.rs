@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::Field;
 
 use super::tables::parse_csv;
 use super::*;

@@ -13,7 +13,7 @@ use umbel_store::hls::{FileName, Media, Playlist};
 use super::host::{Input, Step};
 use super::reader::{Ladder, Stop};
 
-const SOON: Duration = Duration::from_secs(45);
+const SOON: Duration = Duration::from_mins(2);
 
 /// A directory with a master playlist of two renditions, and a reader of it.
 struct World {

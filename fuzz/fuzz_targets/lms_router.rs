@@ -1,0 +1,10 @@
+//! Fuzzes LMS in a router, behind what anyone sends.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/umbel-engine/tests/common/checks.rs"]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::lms_router(bytes));

@@ -1,0 +1,10 @@
+//! Fuzzes a server that seals and a client, in a network that drops, repeats, alters and makes up.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/umbel-engine/tests/common/checks.rs"]
+mod checks;
+
+fuzz_target!(|bytes: &[u8]| checks::repository_sealed(bytes));
