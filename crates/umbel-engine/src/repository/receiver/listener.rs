@@ -332,7 +332,9 @@ impl Listener {
         let waiting = self.naks.keys().find(|(_, waiting)| *waiting == number).copied();
         let over = match waiting.filter(|key| is_later(&self.naks[key])) {
             Some(key) => self.naks.remove(&key),
-            None if self.over.get(&number).is_some_and(is_later) => self.over.remove(&number),
+            None if self.over.get(&number).is_some_and(|one| is_later(one)) => {
+                self.over.remove(&number)
+            }
             None => None,
         };
         if let Some(mut listening) = over {
