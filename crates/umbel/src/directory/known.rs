@@ -179,14 +179,12 @@ impl Acquaintance {
         note: impl FnOnce(&str),
     ) -> anyhow::Result<()> {
         let name = &selector.name;
-        if self.known != Some(signer) {
-            if self.asked.is_none() {
-                let command = self.senders.noun.sender();
-                note(&format!(
-                    "`{name}` comes from {source} for the first time: its key {signer} is \
-                     remembered, and must be the one that `{command}` printed there"
-                ));
-            }
+        if self.known != Some(signer) && self.asked.is_none() {
+            let command = self.senders.noun.sender();
+            note(&format!(
+                "`{name}` comes from {source} for the first time: its key {signer} is \
+                 remembered, and must be the one that `{command}` printed there"
+            ));
         }
         if self.known != Some(signer) || version.is_some() {
             self.senders.remember(name, Known { pin: signer, version })?;

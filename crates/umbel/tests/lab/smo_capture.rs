@@ -167,17 +167,18 @@ struct Client {
 }
 
 /// Returns the later of two numbers.
-fn later(known: Option<u32>, new: u32) -> Option<u32> {
-    Some(known.filter(|known| ahead(*known, new) > 0).unwrap_or(new))
+fn later(known: Option<u32>, new: u32) -> u32 {
+    known.filter(|known| ahead(*known, new) > 0).unwrap_or(new)
 }
 
 impl Client {
     /// Notes what it sends.
     fn says(&mut self, segment: &Segment) {
-        self.next = later(self.next, segment.end());
+        self.next = Some(later(self.next, segment.end()));
         // The window of a SYN is not scaled, and RST has none.
         if segment.flags & (SYN | RST) == 0 {
-            self.permitted = later(self.permitted, segment.ack.wrapping_add(segment.window));
+            let edge = segment.ack.wrapping_add(segment.window);
+            self.permitted = Some(later(self.permitted, edge));
         }
         self.has_ended |= segment.flags & (FIN | RST) > 0;
     }

@@ -165,8 +165,11 @@ impl Live {
     fn write(&mut self) -> (u64, Instant) {
         let lines = self.next..self.next + 1000;
         self.next = lines.end;
-        let text: String = lines.map(|line| format!("{line:0DIGITS$}\n")).collect();
-        self.input.write_all(text.as_bytes()).unwrap();
+        let mut text = Vec::new();
+        for line in lines {
+            writeln!(text, "{line:0DIGITS$}").unwrap();
+        }
+        self.input.write_all(&text).unwrap();
         (self.next - 1, Instant::now())
     }
 

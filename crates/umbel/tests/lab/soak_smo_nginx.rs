@@ -110,8 +110,8 @@ impl<'lab> Meter<'lab> {
         let now = traffic(self.lab);
         let since = |n: usize| now[n] - self.traffic[n];
         Cost {
-            program: cpu_time(self.server) - self.program,
-            arrivals: cpu_time(self.napi) - self.arrivals,
+            program: cpu_time(self.server).saturating_sub(self.program),
+            arrivals: cpu_time(self.napi).saturating_sub(self.arrivals),
             bytes: since(2),
             frames: since(3),
             acks: since(1),

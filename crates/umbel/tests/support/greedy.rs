@@ -83,7 +83,7 @@ fn wish(role: &str, turn: u32) -> ClientMessage {
             let run = NeedRun { first_block: 0, blocks: u32::MAX, symbols: 1 };
             ClientMessage::Want { toi, need: Need::Symbols(vec![run]) }
         }
-        "questions" if turn % 3 == 0 => ClientMessage::Digests { toi },
+        "questions" if turn.is_multiple_of(3) => ClientMessage::Digests { toi },
         "questions" if turn % 3 == 1 => {
             let patterns = (0..200).map(|n| format!("**/*{n}*{turn}")).collect();
             ClientMessage::List { query: turn, patterns, cursor: 0, limit: 1_000 }

@@ -62,6 +62,10 @@ struct Digests {
     awaited: Option<(u32, Instant)>,
 }
 
+/// Digests that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unasked;
+
 /// The suspect items of a client.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -200,27 +204,31 @@ impl Guard {
         Some(ClientMessage::SymbolDigests { toi, key: self.key, symbols })
     }
 
-    /// Takes digests from the server. Returns whether they are those that were asked for, and what to
-    /// ask for next of the same block.
+    /// Takes digests from the server. Returns what to ask for next of the same block.
+    ///
+    /// # Errors
+    ///
+    /// If they are not those that were asked for.
     pub(super) fn take(
         &mut self,
         now: Instant,
         (toi, item): (Toi, &Item),
         (sbn, first_esi): (u32, u32),
         new: &[SymbolDigest],
-    ) -> Option<Option<ClientMessage>> {
-        let digests = self.suspects.get_mut(&toi)?.blocks.get_mut(&sbn)?;
+    ) -> Result<Option<ClientMessage>, Unasked> {
+        let suspect = self.suspects.get_mut(&toi).ok_or(Unasked)?;
+        let digests = suspect.blocks.get_mut(&sbn).ok_or(Unasked)?;
         if digests.known.len() != first_esi as usize {
-            return None;
+            return Err(Unasked);
         }
-        let (count, _) = digests.awaited.take()?;
+        let (count, _) = digests.awaited.take().ok_or(Unasked)?;
         let new = &new[..new.len().min(count as usize)];
         digests.known.extend_from_slice(new);
         self.held -= count as usize - new.len();
         let known = digests.known.len() as u32;
         let first = first_symbols(item, sbn);
         let more = !new.is_empty() && known < first;
-        Some(if more { self.ask(now, (toi, item), sbn, first) } else { None })
+        Ok(if more { self.ask(now, (toi, item), sbn, first) } else { None })
     }
 
     /// Returns whether a symbol that is held is the server's.
@@ -341,9 +349,9 @@ mod tests {
         assert_eq!(guard.watch(NOW, (TOI, &item), next..next + 1).len(), 1);
         // Answers that were not asked for, or are longer, take no room.
         let digests = vec![SymbolDigest([0; 8]); limits::SYMBOL_DIGESTS];
-        assert_eq!(guard.take(NOW, (TOI, &item), (1, 5), &digests), None);
-        assert_eq!(guard.take(NOW, (TOI, &item), (blocks - 1, 0), &digests), None);
-        assert_eq!(guard.take(NOW, (TOI, &item), (1, 0), &digests), Some(None));
+        assert_eq!(guard.take(NOW, (TOI, &item), (1, 5), &digests), Err(Unasked));
+        assert_eq!(guard.take(NOW, (TOI, &item), (blocks - 1, 0), &digests), Err(Unasked));
+        assert_eq!(guard.take(NOW, (TOI, &item), (1, 0), &digests), Ok(None));
         assert!(guard.held <= MOST_DIGESTS);
         assert_eq!(judge(&mut guard, 1), Verdict::Wrong);
         guard.handle_timeout(NOW + PATIENCE);

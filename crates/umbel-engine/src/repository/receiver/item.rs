@@ -164,7 +164,9 @@ impl Item {
     /// Forgets symbols of a block that is not complete.
     pub(super) fn forget_symbols(&mut self, block: u32, esis: &[u32]) {
         if let Some(held) = self.partial.get_mut(&block) {
-            esis.iter().for_each(|&esi| held.remove(esi));
+            for &esi in esis {
+                held.remove(esi);
+            }
             if held.len() == 0 {
                 self.partial.remove(&block);
             }

@@ -562,7 +562,7 @@ mod tests {
         listener.listen(&ANNOUNCEMENT, &JOINED, at(1), 5);
         let mut now = at(1);
         while listener.next_silent_end().is_some_and(|end| end > now) {
-            now = now + Duration::from_millis(1);
+            now += Duration::from_millis(1);
             listener.note_packet(now);
             assert!(now < at(6_000));
         }

@@ -392,7 +392,9 @@ impl<K: SymbolSink> Receiver<K> {
             let first = announcement.first_block;
             let coming = first..first.saturating_add(announcement.blocks).min(blocks).max(first);
             let asked = self.guard.watch_coming(now, (announcement.toi, item), coming);
-            asked.into_iter().for_each(|message| self.outbox.say(message));
+            for message in asked {
+                self.outbox.say(message);
+            }
         }
         if wanted && self.fallback.is_multicast() {
             self.tuner.set_interest(expected_end.max(now) + self.config.linger);

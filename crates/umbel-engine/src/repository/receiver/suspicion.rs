@@ -25,7 +25,9 @@ impl<K: SymbolSink> Receiver<K> {
         for blocks in self.listener.coming(toi) {
             asked.extend(self.guard.watch_coming(now, (toi, item), blocks));
         }
-        asked.into_iter().for_each(|message| self.outbox.say(message));
+        for message in asked {
+            self.outbox.say(message);
+        }
     }
 
     /// Takes digests of symbols, and drops what is held and differs.
@@ -38,7 +40,7 @@ impl<K: SymbolSink> Receiver<K> {
     ) {
         let BlockId { toi, sbn } = block;
         let Some(item) = self.items.get(toi) else { return };
-        let Some(more) = self.guard.take(now, (toi, item), (sbn, first), digests) else {
+        let Ok(more) = self.guard.take(now, (toi, item), (sbn, first), digests) else {
             return self.drops.count(DropReason::Unexpected);
         };
         match more {

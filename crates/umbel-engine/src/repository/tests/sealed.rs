@@ -87,7 +87,9 @@ proptest! {
             DropReason::Replayed,
             DropReason::UnknownKey,
         ];
-        reasons.into_iter().for_each(|reason| world.may_drop(reason));
+        for reason in reasons {
+            world.may_drop(reason);
+        }
         world.network.weather.jitter = Duration::from_millis(jitter_ms);
         world.network.weather.delay = Duration::from_millis(latency_ms);
         world.attacker = Some(Attacker::new(seed));

@@ -241,7 +241,9 @@ fn wrong_symbols_cost_nothing_but_themselves_once_the_server_has_told_their_dige
                 DropReason::Contradicting,
                 DropReason::OutsideItem,
             ];
-            reasons.into_iter().for_each(|reason| world.may_drop(reason));
+            for reason in reasons {
+                world.may_drop(reason);
+            }
             assert!(world.run(Duration::from_mins(5)), "seed {seed}");
             (0..4).for_each(|client| world.assert_has(client, &[1]));
             *sent = world.sent_packets;
@@ -257,7 +259,9 @@ fn a_server_that_tells_no_digests_is_done_without() {
     world.mute = true;
     let client = world.add_client(&[1], 0.05);
     let reasons = [DropReason::Unverified, DropReason::Contradicting, DropReason::WrongSymbol];
-    reasons.into_iter().for_each(|reason| world.may_drop(reason));
+    for reason in reasons {
+        world.may_drop(reason);
+    }
     // Two symbols of one number, once.
     world.run_for(Duration::from_millis(200));
     let forged = packet_of((Toi(1), 1), (11, 3));

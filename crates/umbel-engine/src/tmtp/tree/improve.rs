@@ -219,15 +219,12 @@ impl Tree {
 
     /// Asks the last of these nodes, or rests if there is none.
     fn ask_better(&mut self, now: Instant, mut others: Vec<Candidate>) {
-        match others.pop() {
-            Some(candidate) => {
-                let nonce = self.random.next_u64();
-                self.ask(now, candidate, nonce, 0, others);
-            }
-            None => {
-                self.improvement.in_vain = self.improvement.in_vain.saturating_add(1);
-                self.improve_later(now);
-            }
+        if let Some(candidate) = others.pop() {
+            let nonce = self.random.next_u64();
+            self.ask(now, candidate, nonce, 0, others);
+        } else {
+            self.improvement.in_vain = self.improvement.in_vain.saturating_add(1);
+            self.improve_later(now);
         }
     }
 

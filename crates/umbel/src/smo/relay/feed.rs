@@ -12,10 +12,11 @@ use std::io::{self, ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use umbel_engine::host::Mailbox;
 
-use super::super::serve::library::{Library, News, Reading};
+use super::super::serve::library::{Library, News, Reading, beginning};
 
 /// Time in which the server must accept a connection, also after it cut the relay off.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -65,7 +66,7 @@ fn read_all(server: SocketAddr, todo: &Receiver<(Reading, usize)>, news: &Mailbo
                 .and_then(|connected| read_some(none.insert(connected), len)),
         };
         let answer = match read {
-            Ok(bytes) => News::Bytes { reading, bytes: bytes.into() },
+            Ok(bytes) => News::Bytes { reading, bytes },
             Err(error) if stream.is_some() && is_cut(&error) => match connect_again(server) {
                 Ok(connected) => {
                     stream = Some(connected);
@@ -83,15 +84,12 @@ fn failed(server: SocketAddr, reading: Reading, error: &io::Error) -> News {
     News::Failed { reading, reason: format!("{server}: {error}") }
 }
 
-fn read_some(stream: &mut TcpStream, len: usize) -> io::Result<Vec<u8>> {
+fn read_some(stream: &mut TcpStream, len: usize) -> io::Result<Bytes> {
     let mut bytes = vec![0; len];
     loop {
         match stream.read(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Ok(read) => {
-                bytes.truncate(read);
-                return Ok(bytes);
-            }
+            Ok(read) => return Ok(beginning(bytes, read)),
             Err(error) => return Err(error),
         }
     }
@@ -129,12 +127,13 @@ mod tests {
         let (put, news) = crossbeam_channel::unbounded();
         let mailbox = Mailbox::new(move |answer| drop(put.send(answer)));
         let mut feed = Feed::start(address, mailbox).unwrap();
+        let (heard, cut) = crossbeam_channel::unbounded();
         let server = std::thread::spawn(move || {
             let (mut first, _) = listener.accept().unwrap();
             first.write_all(b"abc").unwrap();
-            // What is not read makes the end a reset.
-            let mut byte = [0];
-            while first.peek(&mut byte).unwrap() == 0 {}
+            cut.recv().unwrap();
+            // Without time to linger the end is a reset.
+            socket2::SockRef::from(&first).set_linger(Some(Duration::ZERO)).unwrap();
             drop(first);
             let (mut second, _) = listener.accept().unwrap();
             second.write_all(b"xyz").unwrap();
@@ -144,7 +143,11 @@ mod tests {
             feed.read(1, 0, 100);
             match news.recv().unwrap() {
                 News::Bytes { bytes, .. } if bytes.is_empty() => return false,
-                News::Bytes { bytes, .. } => said += std::str::from_utf8(&bytes).unwrap(),
+                News::Bytes { bytes, .. } => {
+                    said += std::str::from_utf8(&bytes).unwrap();
+                    // After `abc` the server ends the connection.
+                    let _ = heard.send(());
+                }
                 News::Gap { reading: 1 } => said += "|",
                 other => panic!("{other:?}"),
             }
