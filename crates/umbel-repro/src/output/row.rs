@@ -12,7 +12,7 @@ use super::{Band, Mark};
 /// that the order implies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Name of the figure ([`FigureId`]'s), or of the section.
+    /// Name of the figure ([`FigureId`](super::FigureId)'s), or of the section.
     pub figure: String,
     /// The measured quantity.
     pub what: String,
