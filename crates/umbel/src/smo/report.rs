@@ -173,8 +173,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// Creates the account of a connection that ends, in order if there is no reason.
-    pub(crate) fn new(child: &ChildReport, reason: Option<CloseReason>, now: Instant) -> Account {
+    /// Reason of a connection that ends in order.
+    pub(crate) const FINISHED: &str = "both sides have finished";
+    /// Reason of a connection that is open when the server ends.
+    pub(crate) const SERVER_ENDS: &str = "the server ends";
+
+    /// Creates the account of a connection that ends.
+    pub(crate) fn new(child: &ChildReport, reason: &'static str, now: Instant) -> Account {
         Account {
             peer: child.peer.to_string(),
             seconds: now.since(child.since).as_secs_f64(),
@@ -186,7 +191,7 @@ impl Account {
             received_bytes: child.received_bytes,
             loss_events: child.loss_events,
             timeouts: child.timeouts,
-            reason: reason.map_or("both sides have finished", self::reason),
+            reason,
         }
     }
 }

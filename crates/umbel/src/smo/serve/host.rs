@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use serde::Serialize;
 use umbel_engine::host::{Host, Io, Trouble};
 use umbel_engine::smo::{
-    ChildId, MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream,
+    ChildId, ChildReport, MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream,
 };
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
@@ -92,6 +92,8 @@ pub(crate) struct ServeHost<L> {
     overruns: u64,
     told_trouble: bool,
     interrupted: bool,
+    /// Whether the accounts of all connections are told.
+    is_stopping: bool,
 }
 
 type Machine<'a> = dyn Io<Source> + 'a;
@@ -121,6 +123,7 @@ impl<L: Library> ServeHost<L> {
             overruns: 0,
             told_trouble: false,
             interrupted: false,
+            is_stopping: false,
         }
     }
 
@@ -242,7 +245,24 @@ impl<L: Library> ServeHost<L> {
         Some(peer.to_string())
     }
 
+    /// Tells the account of a connection that ends.
+    fn account(&self, io: &Machine<'_>, child: &ChildReport, reason: &'static str) {
+        if !self.is_stopping {
+            self.observer.ended(&Account::new(child, reason, io.now()));
+        }
+    }
+
+    /// Tells the accounts of connections that are open when the server ends.
+    fn account_for_open(&mut self, io: &mut Machine<'_>) {
+        let open: Vec<_> = io.engine().children().collect();
+        for child in &open {
+            self.account(io, child, Account::SERVER_ENDS);
+        }
+        self.is_stopping = true;
+    }
+
     fn stop(&mut self, io: &mut Machine<'_>) {
+        self.account_for_open(io);
         self.look(io, false);
         io.stop();
     }
@@ -280,11 +300,11 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                 }
             }
             SourceEvent::Closed { child, report } => {
-                self.observer.ended(&Account::new(&report, None, io.now()));
+                self.account(io, &report, Account::FINISHED);
                 self.gone(io, child);
             }
             SourceEvent::Removed { child, reason, report } => {
-                self.observer.ended(&Account::new(&report, Some(reason), io.now()));
+                self.account(io, &report, report::reason(reason));
                 self.removed += 1;
                 if let Some(peer) = self.gone(io, child) {
                     self.observer.removed(&peer, report::reason(reason));
@@ -313,6 +333,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
             }
             Input::Interrupt => {
                 self.interrupted = true;
+                self.account_for_open(io);
                 let children: Vec<_> = io.engine().children().map(|child| child.child).collect();
                 for child in children {
                     let _ = io.command(SourceCommand::Abort { child });
