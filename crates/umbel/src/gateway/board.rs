@@ -1,4 +1,4 @@
-//! What the engine's thread and the HTTP server share: the shelf and the status.
+//! State that the engine's thread and the HTTP server share: the shelf and the status.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -37,7 +37,7 @@ use crate::http::Server;
 pub use crate::watch::Experiment;
 use crate::watch::reception;
 
-/// Which stream to serve to players, and how.
+/// Options of a gateway: the stream, and how to serve it.
 #[derive(Debug)]
 pub struct GatewayOptions {
     /// The stream.

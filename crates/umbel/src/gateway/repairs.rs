@@ -1,4 +1,4 @@
-//! Which files are fetched from the source, since multicast did not bring all of them.
+//! Fetches files from the source of which multicast did not bring everything.
 //!
 //! ```text
 //!           lost          random back-off                 whole, digest right
@@ -42,7 +42,7 @@ const RANGES: usize = 32;
 /// A file of a layer.
 pub(crate) type Key = (usize, FileName);
 
-/// What is held of a file whose head came.
+/// Held parts of a file whose head came.
 #[derive(Clone, Debug)]
 struct Partial {
     digest: Digest,

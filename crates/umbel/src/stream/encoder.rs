@@ -26,7 +26,7 @@ const WAITING: usize = 2;
 /// Time without a picture after which the last one is encoded again.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// What runs for a source besides its host. It ends when this is dropped.
+/// Threads of a source besides its host. They end when this is dropped.
 #[derive(Default)]
 pub(crate) struct Filming {
     stopped: Arc<AtomicBool>,

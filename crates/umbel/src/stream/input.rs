@@ -1,4 +1,4 @@
-//! Where pictures come from: Y4M as it is, and everything else by `ffmpeg`.
+//! Inputs of pictures: Y4M as it is, everything else by `ffmpeg`.
 //!
 //! ```text
 //! `-`, x.y4m ────────────────────────────────┐
@@ -28,7 +28,7 @@ const CATCH_UP: u32 = 4;
 /// How long the last words of a converter that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What to show.
+/// An input of pictures.
 #[derive(Debug)]
 pub enum Video {
     /// Y4M from an open input, such as standard input.
@@ -55,7 +55,7 @@ impl Video {
     }
 }
 
-/// How to show it.
+/// Options of an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conversion {
     /// Width and height of pictures. Default: as they are.

@@ -37,7 +37,7 @@ pub(crate) struct Step {
     pub(crate) fec: Option<LayerFec>,
 }
 
-/// What decides how much of a rate is left for content.
+/// Overheads that a rate pays before content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) family: Family,

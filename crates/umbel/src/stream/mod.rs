@@ -44,10 +44,10 @@ use crate::endpoint::Wiring;
 /// at most. In less, a slow base layer has so few packets that each would need a repair of its own.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(500);
 
-/// How to stream a video.
+/// Options of a source of video.
 #[derive(Debug)]
 pub struct StreamOptions {
-    /// How it is shown.
+    /// Options of the input.
     pub conversion: Conversion,
     /// Its name, and its way to its receivers.
     pub way: Way,
@@ -80,7 +80,7 @@ pub struct Begun {
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamSnapshot {
-    /// What every source tells.
+    /// Reports that every source makes.
     #[serde(flatten)]
     pub air: AirSnapshot,
     /// Pictures encoded.
@@ -209,7 +209,7 @@ fn open(
     Ok(take)
 }
 
-/// What is sent.
+/// The content.
 struct Plan {
     ladder: Vec<Step>,
     content: StreamContent,

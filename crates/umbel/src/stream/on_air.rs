@@ -1,4 +1,4 @@
-//! What each source of a stream keeps, whatever its content: the paces of its layers, what they
+//! State of every source of a stream, whatever its content: the paces of its layers, what they
 //! send, and what keeps packets from leaving.
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct AirSnapshot {
     pub worst_loss: f64,
     /// Join-experiments heard.
     pub experiments: u64,
-    /// What keeps packets from leaving, if anything does.
+    /// Reason why packets cannot leave, if there is one.
     pub trouble: Option<String>,
 }
 

@@ -89,7 +89,7 @@ pub(super) struct Ground {
     signer: Signer,
 }
 
-/// What is announced of a stream beside its way.
+/// Announced properties of a stream, beside its way.
 pub(super) struct Said {
     pub(super) mode: StreamMode,
     pub(super) symbol_len: u16,

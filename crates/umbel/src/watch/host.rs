@@ -35,7 +35,7 @@ pub(crate) enum Input {
     Interrupt,
 }
 
-/// What becomes of packets.
+/// The consumer of packets.
 pub(crate) trait Screen {
     /// Takes a packet of a layer. Does not block.
     fn unit(&mut self, layer: u8, body: Bytes);
@@ -49,7 +49,7 @@ pub(crate) trait Screen {
 pub struct ScreenStats {
     /// Pictures shown.
     pub shown: u64,
-    /// Of these, those for which nothing had come since the one before.
+    /// Of these, pictures for which nothing had come since the one before.
     pub repeated: u64,
     /// Pictures for which the reader of the output was too slow.
     pub skipped: u64,

@@ -42,12 +42,12 @@ use crate::endpoint::{Wiring, channel};
 /// until the next by the pace of its layers.
 pub(crate) const DELAY: u32 = 2;
 
-/// Which stream to watch, and how.
+/// Options of a reception: the stream, and how to show it.
 #[derive(Debug)]
 pub struct WatchOptions {
     /// The stream.
     pub stream: SessionSelector,
-    /// Where pictures go.
+    /// Destination of the pictures.
     pub target: Target,
     /// Rule by which the level is chosen.
     pub controller: ControllerKind,
@@ -238,7 +238,7 @@ pub trait WatchObserver: Send + Sync {
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// Nothing is heard of the stream.
+    /// The stream is silent.
     fn silent(&self, line: &str) {
         self.note(line);
     }

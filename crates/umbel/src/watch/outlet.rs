@@ -1,4 +1,4 @@
-//! Where pictures go: Y4M to standard output or a file, and everything else by `ffmpeg`.
+//! Outputs of pictures: Y4M to standard output or a file, everything else by `ffmpeg`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,7 +22,7 @@ const END: Duration = Duration::from_secs(10);
 /// The same for a pipe, whose reader may have stopped reading.
 const END_OF_PIPE: Duration = Duration::from_millis(500);
 
-/// Where pictures go.
+/// An output of pictures.
 pub enum Target {
     /// To an output, as Y4M.
     Pipe(Box<dyn Write + Send>),
@@ -106,7 +106,7 @@ impl Outlet {
         let Outlet { pictures, ended, converter, patience } = self;
         drop(pictures);
         let until = Instant::now() + patience;
-        // Nothing is sent: it is disconnected, or the time is up.
+        // The sender is gone, or the time is up.
         let _ = ended.recv_deadline(until);
         let Some(mut child) = converter else { return Ok(()) };
         loop {

@@ -152,7 +152,7 @@ mod tests {
         let last = playout.show(first).unwrap().clone();
         for n in 1..=10 {
             let picture = playout.show(first + Duration::from_millis(100) * n).unwrap();
-            // What waited for late packets is decoded, as none come.
+            // No more packets come, so units that waited for late ones are decoded.
             assert!(n < 4 || *picture != last);
         }
         assert_eq!(playout.stats().repeated, 10);

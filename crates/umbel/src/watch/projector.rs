@@ -1,4 +1,4 @@
-//! What is made of the content of a stream, from its packets on.
+//! Turns the packets of a stream into pictures, files or datagrams.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::stream::codec_stream;
 
 /// Shows the content of streams that take each other's place.
 pub(super) enum Projector {
-    /// Nothing is made of it.
+    /// The content is discarded.
     Blind,
     /// Pictures for an output.
     Pictures { header: y4m::Header, outlet: Outlet },

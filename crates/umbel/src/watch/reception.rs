@@ -1,4 +1,4 @@
-//! What a receiver of a stream needs, whatever it does with the content.
+//! Reception of a stream, whatever becomes of the content.
 
 use anyhow::bail;
 use umbel_engine::host::Host;

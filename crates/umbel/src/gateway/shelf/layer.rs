@@ -1,4 +1,4 @@
-//! What is held of one layer, whether it is in the playlist for players or not.
+//! Held files of one layer, whether they are in the playlist for players or not.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use umbel_store::hls::{FileName, Media};
 pub(super) const FILES: usize = 40;
 const BYTES: usize = 64 << 20;
 
-/// What is held of a layer.
+/// Held files of a layer.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
     pub(super) playlist: Media,

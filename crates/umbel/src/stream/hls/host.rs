@@ -32,7 +32,7 @@ pub(crate) enum Input {
     Step(Step),
     /// Something is not followed, or missing.
     Refused {
-        /// What the user should know, unless it is known.
+        /// Note for the user, unless it was told before.
         line: Option<String>,
     },
     /// No more comes.
@@ -57,7 +57,7 @@ pub(crate) struct Step {
     pub(crate) layer: u8,
     /// The new segment, unless it is missing or there is none.
     pub(crate) segment: Option<Item>,
-    /// What players must have before it.
+    /// Files that players must have before it.
     pub(crate) init: Option<Item>,
     /// The playlist with it.
     pub(crate) playlist: Item,

@@ -36,7 +36,7 @@ pub use crate::endpoint::Interrupt;
 use crate::endpoint::Wiring;
 use crate::http::Server;
 
-/// Which ladder to stream, and how.
+/// Options of a source of HLS.
 #[derive(Debug)]
 pub struct HlsOptions {
     /// Directory of the master playlist.
@@ -45,7 +45,7 @@ pub struct HlsOptions {
     pub fec: Option<LayerFec>,
     /// Share of a layer's rate beyond what its rendition needs.
     pub headroom: f64,
-    /// Where receivers may fetch what they lost. Default: nowhere.
+    /// Address at which receivers may fetch what they lost. Default: none.
     pub repair: Option<SocketAddr>,
     /// The way of the stream.
     pub way: Way,
@@ -62,7 +62,7 @@ impl HlsOptions {
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HlsSnapshot {
-    /// What every source tells.
+    /// Reports that every source makes.
     #[serde(flatten)]
     pub air: AirSnapshot,
     /// Segments sent.

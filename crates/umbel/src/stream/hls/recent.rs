@@ -1,4 +1,4 @@
-//! What was sent lately, for receivers that fetch what they lost.
+//! Recently sent files, for receivers that fetch what they lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

@@ -42,7 +42,7 @@ struct Sender {
     told_fast: bool,
 }
 
-/// What the user was told already, each once.
+/// Notes that the user has heard already, each once.
 #[derive(Debug, Default)]
 struct Told {
     not_rtp: bool,

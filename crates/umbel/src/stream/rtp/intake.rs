@@ -1,4 +1,4 @@
-//! What is taken of the datagrams that come to the port of a layer.
+//! Selection among the datagrams that come to the port of a layer.
 
 use std::time::Duration;
 

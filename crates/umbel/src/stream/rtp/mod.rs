@@ -41,7 +41,7 @@ use crate::endpoint::Wiring;
 /// second's rate passes.
 const QUEUE_TIME: Duration = Duration::from_millis(500);
 
-/// Which RTP to stream, and how.
+/// Options of a source of RTP.
 #[derive(Debug)]
 pub struct RtpOptions {
     /// File of the session description: addresses, ports, formats, and the rates if `layers` has
@@ -77,7 +77,7 @@ impl RtpOptions {
 /// Progress of a source.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RtpSnapshot {
-    /// What every source tells.
+    /// Reports that every source makes.
     #[serde(flatten)]
     pub air: AirSnapshot,
     /// RTP packets taken.
@@ -188,7 +188,7 @@ impl Lane {
     }
 }
 
-/// What a session description says of the layers.
+/// The layers, as a session description has them.
 struct Described {
     addresses: Vec<SocketAddr>,
     formats: Vec<RtpFormat>,
@@ -203,7 +203,7 @@ impl Described {
                 "cannot read {name}: start the sender first, which writes it (ffmpeg: -sdp_file)"
             )
         })?;
-        // What some programs write before the description itself.
+        // Text that some programs write before the description itself.
         let bytes = bytes.strip_prefix(b"SDP:\n").unwrap_or(&bytes);
         let description = Description::parse(bytes).with_context(|| format!("{name}"))?;
         Described::of(&description).with_context(|| format!("{name}"))

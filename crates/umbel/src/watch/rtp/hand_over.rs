@@ -19,7 +19,7 @@ const KEY_FRAME: Duration = Duration::from_secs(5);
 /// An encoding, by its layer and its synchronization source.
 type Encoding = (u8, u32);
 
-/// What became of the last packet of the stream.
+/// Fate of the last packet of the stream.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: Instant,
@@ -43,7 +43,7 @@ pub(super) struct HandOver {
     payload_type: u8,
     current: Option<Encoding>,
     awaited: Option<Awaited>,
-    /// What is added to the sequence numbers and timestamps of the current encoding.
+    /// Offsets of the sequence numbers and timestamps of the current encoding.
     offset: (u16, u32),
     last: Option<Last>,
     /// Changes of the encoding.

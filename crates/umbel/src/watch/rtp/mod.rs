@@ -31,7 +31,7 @@ use crate::stream::BLOCK_TIME;
 /// Time for which packets wait for one before them. Chosen: networks rarely reorder by more.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Where a player receives a stream of RTP.
+/// Address at which a player receives a stream of RTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpTarget {
     /// Address and port of the base layer, or of all encodings. Layer l is 2 l ports further.
