@@ -238,7 +238,11 @@ fn the_rule_goes_with_a_process_that_is_killed() {
         while tables() {
             thread::sleep(std::time::Duration::from_millis(10));
         }
-        open(server, "eth0").unwrap();
+        // A program that it was just starting holds the port until it runs.
+        while let Err(error) = open(server, "eth0") {
+            assert!(matches!(error, OpenPacketError::PortTaken(_)), "{error}");
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
     });
 }
 
