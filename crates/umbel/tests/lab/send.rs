@@ -288,10 +288,11 @@ fn a_token_admits_and_the_report_names_who_is_missing() {
     let mut without = feeds.recv("h3", &[]);
     assert_eq!(without.process.wait_end(SOON).code(), Some(1));
     assert!(without.process.stderr().contains("needs a token"), "{}", without.process.stderr());
+    // It has to hear the source, which ends once the other one has everything.
     let mut wrong = feeds.recv("h4", &["--token", "guess"]);
-    let mut admitted = feeds.recv("h2", &["--token", "secret"]);
     assert_eq!(wrong.process.wait_end(SOON).code(), Some(1));
     assert!(wrong.process.stderr().contains("does not admit"), "{}", wrong.process.stderr());
+    let mut admitted = feeds.recv("h2", &["--token", "secret"]);
     feeds.check(&mut admitted, MINUTE);
     assert_eq!(sender.wait_end(SOON).code(), Some(1));
     let done = sender.events("done").pop().unwrap();
