@@ -9,9 +9,10 @@
 //! parts change in many ways, it makes the table when it is asked (TMTP).
 //!
 //! A table is an array indexed by the name: no heap, 8 bytes a timer. Timers that exist once for
-//! each unit or block are kept in order by the owner of these units. The table has the first of
-//! them.
+//! each unit or block are kept in order by the owner of these units ([`Deadlines`]). The table has
+//! the first of them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -24,6 +25,42 @@ pub(crate) trait Name: Copy + fmt::Debug + 'static {
 
     /// Returns its place in [`ALL`](Name::ALL).
     fn index(self) -> usize;
+}
+
+/// Timers that exist once for each of many things, in the order in which they run out.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines<T>(BTreeSet<(Instant, T)>);
+
+impl<T> Default for Deadlines<T> {
+    /// Creates a table in which no timer is set.
+    fn default() -> Deadlines<T> {
+        Deadlines(BTreeSet::new())
+    }
+}
+
+impl<T: Ord + Copy> Deadlines<T> {
+    /// Sets a timer. Whoever moves it cancels it first.
+    pub(crate) fn set(&mut self, at: Instant, timer: T) {
+        self.0.insert((at, timer));
+    }
+
+    /// Cancels a timer. Does nothing if it is not set.
+    pub(crate) fn cancel(&mut self, at: Instant, timer: T) {
+        self.0.remove(&(at, timer));
+    }
+
+    /// Returns when the first one runs out.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|&(at, _)| at)
+    }
+
+    /// Returns the first one that has run out, and cancels it.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
+        if self.next()? > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, timer)| timer)
+    }
 }
 
 /// Time of a timer that is not set. An engine has ended long before.
@@ -179,5 +216,18 @@ mod tests {
     #[test]
     fn a_table_takes_8_bytes_a_timer() {
         assert_eq!(size_of::<Table>(), 24);
+    }
+
+    #[test]
+    fn deadlines_run_out_in_order_and_cancelled_ones_do_not() {
+        let mut deadlines = Deadlines::default();
+        for (ns, unit) in [(3, 'c'), (1, 'a'), (2, 'b'), (1, 'z')] {
+            deadlines.set(at(ns), unit);
+        }
+        deadlines.cancel(at(1), 'z');
+        deadlines.cancel(at(9), 'c');
+        assert_eq!(deadlines.pop_due(at(0)), None);
+        assert_eq!((deadlines.pop_due(at(2)), deadlines.pop_due(at(2))), (Some('a'), Some('b')));
+        assert_eq!((deadlines.pop_due(at(2)), deadlines.next()), (None, Some(at(3))));
     }
 }

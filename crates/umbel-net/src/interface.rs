@@ -69,6 +69,15 @@ impl fmt::Display for Family {
     }
 }
 
+/// Packets that a kernel may forward, by where they go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    /// Packets for one host.
+    Unicast,
+    /// Packets for a group.
+    Multicast,
+}
+
 /// The reason why no interface can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InterfaceError {
@@ -268,6 +277,20 @@ impl Interface {
                 self.v6.insert(0, v6);
             }
         }
+    }
+
+    /// Returns whether the kernel forwards packets that come by the interface.
+    pub(crate) fn forwards(&self, family: Family, traffic: Traffic) -> bool {
+        let family = match family {
+            Family::V4 => "ipv4",
+            Family::V6 => "ipv6",
+        };
+        let setting = match traffic {
+            Traffic::Unicast => "forwarding",
+            Traffic::Multicast => "mc_forwarding",
+        };
+        let path = format!("/proc/sys/net/{family}/conf/{}/{setting}", self.name);
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
     }
 }
 

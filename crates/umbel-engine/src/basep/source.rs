@@ -9,6 +9,7 @@ use umbel_wire::{Channel, Parsed};
 
 use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::{DropReason, Drops, SourceConfig};
+use crate::timers::Deadlines;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Receivers that have a packet: a bit for each.
@@ -68,7 +69,7 @@ pub struct Source {
     next: u64,
     /// The last packet, once it is known.
     last: Option<u64>,
-    timeouts: BTreeSet<(Instant, u64)>,
+    timeouts: Deadlines<u64>,
     /// Packets waiting to be sent again.
     due: BTreeSet<u64>,
     events: VecDeque<SourceEvent>,
@@ -88,7 +89,7 @@ impl Source {
             trail: 0,
             next: 0,
             last: None,
-            timeouts: BTreeSet::new(),
+            timeouts: Deadlines::default(),
             due: BTreeSet::new(),
             events: VecDeque::new(),
             stats: SourceStats::default(),
@@ -152,7 +153,7 @@ impl Source {
         packet.acknowledged.set(receiver);
         if packet.acknowledged.missing == 0 {
             if let Some(at) = packet.timeout.take() {
-                self.timeouts.remove(&(at, sequence));
+                self.timeouts.cancel(at, sequence);
             }
             self.due.remove(&sequence);
         }
@@ -221,7 +222,7 @@ impl Source {
         packet.retransmissions += u32::from(again);
         if packet.acknowledged.missing > 0 {
             packet.timeout = Some(at);
-            self.timeouts.insert((at, sequence));
+            self.timeouts.set(at, sequence);
         }
         if again {
             self.stats.load.retransmissions += 1;
@@ -276,10 +277,7 @@ impl Engine for Source {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some(&(at, sequence)) = self.timeouts.first()
-            && at <= now
-        {
-            self.timeouts.pop_first();
+        while let Some(sequence) = self.timeouts.pop_due(now) {
             self.on_timeout(sequence);
         }
     }
@@ -317,6 +315,6 @@ impl Engine for Source {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.timeouts.first().map(|&(at, _)| at)
+        self.timeouts.next()
     }
 }

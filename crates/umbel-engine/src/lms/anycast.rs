@@ -11,6 +11,7 @@ use umbel_wire::lms::Message;
 use umbel_wire::{Channel, Parsed};
 
 use super::drops::{DropReason, Drops};
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 /// Greatest number of answers that a server owes at once.
@@ -89,6 +90,14 @@ pub enum AnycastEvent {
     },
 }
 
+timers! {
+    /// Timers of an end-point.
+    enum Timer, Timers {
+        /// When a server advertises itself.
+        Advertise,
+    }
+}
+
 /// A server or client of the anycast service. Queries and answers may be lost, so a client asks
 /// again.
 ///
@@ -99,7 +108,7 @@ pub enum AnycastEvent {
 pub struct AnycastHost {
     config: AnycastConfig,
     is_server: bool,
-    advertise_at: Option<Instant>,
+    timers: Timers,
     /// Clients that wait for an answer, and the numbers of their queries.
     owed: BTreeMap<QueryId, (SocketAddr, u64)>,
     next_query: u64,
@@ -114,7 +123,7 @@ impl AnycastHost {
         AnycastHost {
             config,
             is_server: false,
-            advertise_at: None,
+            timers: Timers::default(),
             owed: BTreeMap::new(),
             next_query: 0,
             due: VecDeque::new(),
@@ -183,14 +192,14 @@ impl Engine for AnycastHost {
         match command {
             AnycastCommand::Start => {
                 self.is_server = self.config.cost.is_some();
-                self.advertise_at = self.is_server.then_some(now);
+                self.timers.put(Timer::Advertise, self.is_server.then_some(now));
                 self.handle_timeout(now);
             }
             AnycastCommand::Stop => {
                 if std::mem::take(&mut self.is_server) {
                     self.advertise(None);
                 }
-                self.advertise_at = None;
+                self.timers.cancel(Timer::Advertise);
                 self.owed.clear();
             }
             AnycastCommand::Ask { nonce, query } => {
@@ -209,9 +218,9 @@ impl Engine for AnycastHost {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.advertise_at.is_some_and(|at| at <= now) {
+        if let Some(Timer::Advertise) = self.timers.pop_due(now) {
             self.advertise(self.config.cost);
-            self.advertise_at = Some(now + self.config.advertise_every);
+            self.timers.set(Timer::Advertise, now + self.config.advertise_every);
         }
     }
 
@@ -231,6 +240,6 @@ impl Engine for AnycastHost {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.advertise_at
+        self.timers.next()
     }
 }

@@ -28,10 +28,19 @@ use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
 use super::replier::{Repair, RepairTo, Replier, reply_to};
 use crate::bucket::Limiter;
+use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Greatest number of units whose unstamped requests are counted at once.
 const COUNTED: usize = 1024;
+
+timers! {
+    /// Timers of a source.
+    enum Timer, Timers {
+        /// When to send a heartbeat.
+        Heartbeat,
+    }
+}
 
 /// The source of a channel.
 #[derive(Debug)]
@@ -44,7 +53,7 @@ pub struct Source {
     repairs: VecDeque<Repair>,
     pongs: VecDeque<(SocketAddr, u64)>,
     pong_bucket: Limiter,
-    heartbeat_at: Option<Instant>,
+    timers: Timers,
     heartbeat_every: Duration,
     last_heartbeat: Option<Instant>,
     heartbeat_due: bool,
@@ -61,6 +70,8 @@ pub struct Source {
 impl Source {
     /// Creates a source that has sent nothing yet.
     pub fn new(config: SourceConfig) -> Source {
+        let mut timers = Timers::default();
+        timers.set(Timer::Heartbeat, Instant::EPOCH);
         Source {
             replier: Replier::new(config.replier),
             queue: VecDeque::new(),
@@ -68,7 +79,7 @@ impl Source {
             repairs: VecDeque::new(),
             pongs: VecDeque::new(),
             pong_bucket: Limiter::new(config.pongs),
-            heartbeat_at: Some(Instant::EPOCH),
+            timers,
             heartbeat_every: config.heartbeat_min,
             last_heartbeat: None,
             heartbeat_due: false,
@@ -149,7 +160,7 @@ impl Source {
         // which units are still available.
         let last = *self.last_heartbeat.get_or_insert(now);
         let at = now + self.heartbeat_every;
-        self.heartbeat_at = Some(at.min(last + self.config.heartbeat_max));
+        self.timers.set(Timer::Heartbeat, at.min(last + self.config.heartbeat_max));
     }
 
     fn control(&mut self) -> Option<(Address, Vec<u8>)> {
@@ -241,10 +252,10 @@ impl Engine for Source {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.heartbeat_at.is_some_and(|at| at <= now) {
+        if let Some(Timer::Heartbeat) = self.timers.pop_due(now) {
             self.heartbeat_due = true;
             self.last_heartbeat = Some(now);
-            self.heartbeat_at = Some(now + self.heartbeat_every);
+            self.timers.set(Timer::Heartbeat, now + self.heartbeat_every);
             self.heartbeat_every = (self.heartbeat_every * 2).min(self.config.heartbeat_max);
         }
     }
@@ -282,6 +293,6 @@ impl Engine for Source {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.heartbeat_at
+        self.timers.next()
     }
 }

@@ -13,6 +13,7 @@ use super::api::{ReceiverEvent, ReceiverStats};
 use super::{DropReason, Drops, ReceiverConfig};
 use crate::chance::Generator;
 use crate::reliable::{History, ReceiveWindow, Refused};
+use crate::timers::Deadlines;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Stage of the recovery of a missing unit [RFC 3208 §6.3].
@@ -61,7 +62,7 @@ pub struct Receiver {
     spm_number: Option<u64>,
     missing: BTreeMap<u64, Missing>,
     /// The missing units by the times at which their states end.
-    due: BTreeSet<(Instant, u64)>,
+    due: Deadlines<u64>,
     naks: BTreeSet<u64>,
     /// Units that a designated local repairer holds.
     history: Option<History<()>>,
@@ -83,7 +84,7 @@ impl Receiver {
             path: None,
             spm_number: None,
             missing: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: Deadlines::default(),
             naks: BTreeSet::new(),
             history: config.designated.then(|| History::new(units, config.history_bytes)),
             answers: BTreeSet::new(),
@@ -198,7 +199,7 @@ impl Receiver {
             if lost > 0 {
                 self.events.push_back(ReceiverEvent::Lost { units: lost });
             }
-            self.due.remove(&(missing.until, first));
+            self.due.cancel(missing.until, first);
             self.naks.remove(&first);
             self.missing.remove(&first);
         }
@@ -209,7 +210,7 @@ impl Receiver {
                 let state = State::BackOff;
                 let new = Missing { state, until, unconfirmed: 0, unanswered: 0 };
                 self.missing.insert(sequence, new);
-                self.due.insert((until, sequence));
+                self.due.set(until, sequence);
             }
         }
         self.handle_due(now);
@@ -218,7 +219,7 @@ impl Receiver {
     /// Ends the recovery of a unit that was received.
     fn on_recovered(&mut self, sequence: u64) {
         if let Some(missing) = self.missing.remove(&sequence) {
-            self.due.remove(&(missing.until, sequence));
+            self.due.cancel(missing.until, sequence);
             self.naks.remove(&sequence);
         }
     }
@@ -236,20 +237,17 @@ impl Receiver {
 
     fn enter(&mut self, sequence: u64, state: State, until: Instant) {
         let Some(missing) = self.missing.get_mut(&sequence) else { return };
-        self.due.remove(&(missing.until, sequence));
+        self.due.cancel(missing.until, sequence);
         (missing.state, missing.until) = (state, until);
         if state != State::Abandoned {
-            self.due.insert((until, sequence));
+            self.due.set(until, sequence);
         }
     }
 
     /// Ends the states whose time has come.
     fn handle_due(&mut self, now: Instant) {
         let mut abandoned = false;
-        while let Some(&(at, sequence)) = self.due.first()
-            && at <= now
-        {
-            self.due.pop_first();
+        while let Some(sequence) = self.due.pop_due(now) {
             let ReceiverConfig { nak_backoff, nak_repeat, ncf_retries, data_retries, .. } =
                 self.config;
             let Some(missing) = self.missing.get_mut(&sequence) else { continue };
@@ -397,6 +395,6 @@ impl Engine for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.due.first().map(|&(at, _)| at)
+        self.due.next()
     }
 }

@@ -1,6 +1,6 @@
 //! The router.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use super::{DropReason, Drops, RouterConfig};
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterTransmit, Routes, Upstream, Verdict,
 };
+use crate::timers::Deadlines;
 use crate::{Address, Instant, RouterEngine};
 
 /// A unit of a channel.
@@ -53,7 +54,7 @@ pub struct Router {
     config: RouterConfig,
     sessions: BTreeMap<Channel, Session>,
     states: BTreeMap<Unit, State>,
-    due: BTreeSet<(Instant, Unit)>,
+    due: Deadlines<Unit>,
     /// Number of states in which each interface is noted.
     load: BTreeMap<InterfaceId, usize>,
     out: VecDeque<RouterTransmit>,
@@ -70,7 +71,7 @@ impl Router {
             config,
             sessions: BTreeMap::new(),
             states: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: Deadlines::default(),
             load: BTreeMap::new(),
             out: VecDeque::new(),
             stats: RouterStats::default(),
@@ -195,12 +196,12 @@ impl Router {
                 .map(|session| session.path)
                 .or_else(|| channel.source.map(|source| SocketAddr::new(source, channel.port))),
         };
-        self.due.remove(&(state.until, unit));
+        self.due.cancel(state.until, unit);
         state.until = now + self.config.nak_repeat;
         state.eliminate_until = now + self.config.nak_elimination;
         state.unconfirmed += 1;
         state.confirmed = false;
-        self.due.insert((state.until, unit));
+        self.due.set(state.until, unit);
         if let Some(to) = to {
             self.stats.naks_up += 1;
             self.send(RouterDestination::Host(to), &Message::Nak { channel, sequence });
@@ -212,9 +213,9 @@ impl Router {
         let Some(state) = self.states.get_mut(&unit).filter(|state| state.asked == by) else {
             return self.drop(DropReason::NotAsked);
         };
-        self.due.remove(&(state.until, unit));
+        self.due.cancel(state.until, unit);
         (state.confirmed, state.unconfirmed, state.until) = (true, 0, expires);
-        self.due.insert((expires, unit));
+        self.due.set(expires, unit);
         Verdict::Take
     }
 
@@ -235,7 +236,7 @@ impl Router {
 
     fn forget(&mut self, unit: &Unit) -> Option<State> {
         let state = self.states.remove(unit)?;
-        self.due.remove(&(state.until, *unit));
+        self.due.cancel(state.until, *unit);
         for interface in &state.interfaces {
             if let Some(load) = self.load.get_mut(interface) {
                 *load -= 1;
@@ -329,14 +330,9 @@ impl RouterEngine for Router {
     }
 
     fn handle_timeout(&mut self, now: Instant, _routes: &mut dyn Routes) {
-        while let Some(&(at, unit)) = self.due.first()
-            && at <= now
-        {
+        while let Some(unit) = self.due.pop_due(now) {
             let retries = self.config.nak_retries;
-            let Some(state) = self.states.get_mut(&unit) else {
-                self.due.pop_first();
-                continue;
-            };
+            let Some(state) = self.states.get_mut(&unit) else { continue };
             if !state.confirmed && state.asked == Asked::Repairer {
                 // The repairer does not have the unit, or is gone.
                 state.asked = Asked::Upstream;
@@ -355,6 +351,6 @@ impl RouterEngine for Router {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.due.first().map(|&(at, _)| at)
+        self.due.next()
     }
 }

@@ -9,7 +9,18 @@ use umbel_wire::pgm::{MAX_PAYLOAD, Message};
 
 use super::api::{SourceCommand, SourceCommandError, SourceStats};
 use super::{DropReason, Drops, SourceConfig};
+use crate::timers::{Deadlines, timers};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
+
+timers! {
+    /// Timers of a source.
+    enum Timer, Timers {
+        /// When to send an SPM.
+        Spm,
+        /// When to retransmit the first unit that waits for further NAKs.
+        Repair,
+    }
+}
 
 /// Multicasts units, and retransmits requested ones.
 #[derive(Clone, Debug)]
@@ -27,7 +38,7 @@ pub struct Source {
     /// Retransmissions that wait for further NAKs, with the ends of their waits.
     waiting: BTreeMap<u64, Instant>,
     /// The same in the order of these ends.
-    due: BTreeSet<(Instant, u64)>,
+    due: Deadlines<u64>,
     /// Retransmissions that may leave.
     ready: BTreeSet<u64>,
     spm_number: u64,
@@ -48,7 +59,7 @@ impl Source {
             next: 0,
             confirm: BTreeSet::new(),
             waiting: BTreeMap::new(),
-            due: BTreeSet::new(),
+            due: Deadlines::default(),
             ready: BTreeSet::new(),
             spm_number: 0,
             spm_at: Instant::EPOCH,
@@ -95,7 +106,7 @@ impl Source {
         } else if !self.ready.contains(&sequence) && !self.waiting.contains_key(&sequence) {
             let at = now + self.config.wait;
             self.waiting.insert(sequence, at);
-            self.due.insert((at, sequence));
+            self.due.set(at, sequence);
         }
     }
 
@@ -113,7 +124,7 @@ impl Source {
             self.confirm.remove(&self.trail);
             self.ready.remove(&self.trail);
             if let Some(at) = self.waiting.remove(&self.trail) {
-                self.due.remove(&(at, self.trail));
+                self.due.cancel(at, self.trail);
             }
             self.trail += 1;
         }
@@ -149,6 +160,22 @@ impl Source {
         self.spm_at = now + self.spm_interval;
         self.spm_interval = (self.spm_interval * 2).min(ambient);
         self.to_channel()
+    }
+
+    /// Returns when there is something to do.
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        timers.set(Timer::Spm, self.spm_at);
+        timers.put(Timer::Repair, self.due.next());
+        timers
+    }
+
+    /// Lets retransmissions go whose wait for further NAKs is over.
+    fn end_waits(&mut self, now: Instant) {
+        while let Some(sequence) = self.due.pop_due(now) {
+            self.waiting.remove(&sequence);
+            self.ready.insert(sequence);
+        }
     }
 
     fn to_channel(&self) -> Transmit {
@@ -195,12 +222,13 @@ impl Engine for Source {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        while let Some(&(at, sequence)) = self.due.first()
-            && at <= now
-        {
-            self.due.pop_first();
-            self.waiting.remove(&sequence);
-            self.ready.insert(sequence);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Repair => self.end_waits(now),
+                // It is built when it is polled.
+                Timer::Spm => {}
+            }
         }
     }
 
@@ -244,7 +272,6 @@ impl Engine for Source {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.due.first().map(|&(at, _)| at);
-        Some(waiting.map_or(self.spm_at, |at| at.min(self.spm_at)))
+        self.timers().next()
     }
 }

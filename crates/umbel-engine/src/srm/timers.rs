@@ -1,10 +1,7 @@
 //! A member's timers: those of units, and its own.
 
-use std::collections::BTreeSet;
-
 use super::Unit;
-use crate::Instant;
-use crate::timers::timers;
+use crate::timers::{Deadlines, timers};
 
 timers! {
     /// Timers of a member.
@@ -31,28 +28,5 @@ pub(super) enum UnitTimer {
     HoldDown(Unit),
 }
 
-/// The timers of units, in the order in which they run out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct UnitTimers(BTreeSet<(Instant, UnitTimer)>);
-
-impl UnitTimers {
-    pub(super) fn set(&mut self, at: Instant, timer: UnitTimer) {
-        self.0.insert((at, timer));
-    }
-
-    /// Cancels a timer. Does nothing if it is not set.
-    pub(super) fn cancel(&mut self, at: Instant, timer: UnitTimer) {
-        self.0.remove(&(at, timer));
-    }
-
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.0.first().map(|&(at, _)| at)
-    }
-
-    pub(super) fn pop_due(&mut self, now: Instant) -> Option<UnitTimer> {
-        if self.next()? > now {
-            return None;
-        }
-        self.0.pop_first().map(|(_, timer)| timer)
-    }
-}
+/// The timers of units.
+pub(super) type UnitTimers = Deadlines<UnitTimer>;

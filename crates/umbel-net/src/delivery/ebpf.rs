@@ -7,7 +7,7 @@ use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
 
 use super::{Deliverer, DeliveryError, Way};
 use crate::classifier::{Classifier, ClassifierError};
-use crate::interface::Interface;
+use crate::interface::{Family, Interface, Traffic};
 use crate::packet::ethernet_address;
 
 /// The compiled program: see `bpf/build.sh`.
@@ -59,18 +59,12 @@ fn settings(
     out[..16].copy_from_slice(&padded(source));
     out[16..32].copy_from_slice(&padded(group));
     out[32..36].copy_from_slice(&u32::from(source.is_ipv6()).to_ne_bytes());
-    out[36..40].copy_from_slice(&u32::from(!forwards(source, interface)).to_ne_bytes());
+    let forwards = interface.forwards(Family::of(source), Traffic::Multicast);
+    out[36..40].copy_from_slice(&u32::from(!forwards).to_ne_bytes());
     let mac = ethernet_address(interface)
         .map_err(|_| DeliveryError::NotEthernet(interface.name.clone()))?;
     out[40..46].copy_from_slice(&mac);
     Ok(out)
-}
-
-/// Returns whether this host forwards multicasts that come by an interface.
-fn forwards(source: IpAddr, interface: &Interface) -> bool {
-    let family = if source.is_ipv4() { "ipv4" } else { "ipv6" };
-    let path = format!("/proc/sys/net/{family}/conf/{}/mc_forwarding", interface.name);
-    std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
 /// Returns the octets of an address, with zeros after those of IPv4.

@@ -5,8 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use libc::sock_filter;
 use umbel_wire::ip::TCP;
 
-/// Length of an Ethernet header.
-const ETHERNET: u32 = 14;
+use super::frame;
+
+/// Length of an Ethernet header, as programs count.
+const ETHERNET: u32 = frame::ETHERNET as u32;
 /// Bytes of a frame that passes: all.
 const ALL: u32 = 0x4_0000;
 

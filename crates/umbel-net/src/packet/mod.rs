@@ -59,7 +59,7 @@ use self::guard::Guard;
 use self::outlet::Sender;
 use self::own_address::OwnAddress;
 use self::ring::{Frame, Ring};
-use crate::interface::{Family, Interface, InterfaceError};
+use crate::interface::{Family, Interface, InterfaceError, Traffic};
 use crate::port::waiting::{Outlet as _, Waiting};
 use crate::port::{Port, Turn, Watch};
 use crate::udp::SendError;
@@ -417,20 +417,10 @@ impl Recipe {
             None
         };
         // Segments for an address that is not the kernel's concern it where it routes.
-        let guarded = owner.is_some() || forwards(interface, Family::of(address));
+        let guarded = owner.is_some() || interface.forwards(Family::of(address), Traffic::Unicast);
         let guard = if guarded { Some(Guard::set(self.server)?) } else { None };
         Ok(Sockets { rings, sender, own_address, guard })
     }
-}
-
-/// Returns whether the kernel forwards packets that come by an interface.
-fn forwards(interface: &Interface, family: Family) -> bool {
-    let family = match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    };
-    let path = format!("/proc/sys/net/{family}/conf/{}/forwarding", interface.name);
-    std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
 /// Returns whether frames of the interface are those of Ethernet.

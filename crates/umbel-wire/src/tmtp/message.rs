@@ -1,18 +1,20 @@
 //! Emits and parses messages of TMTP.
 
-use super::tree::{put_entries, put_receivers, read_entries, read_receivers};
+use super::fields::{
+    AFTER, ALONE, BEACON, CHALLENGE, COOKIE, FEED, FIRST, FROM, HINT, LAST_WORD, LESS_DEEP_THAN,
+    NAME, NODE, NONCE, OFFER, REASON, REQUEST, RUNS, SEALED_KEY, SEARCH, TOKEN, bad, read_bytes,
+    reader,
+};
 use super::values::{
-    put_ack_runs, put_beacon, put_echo, put_feed, put_nack_runs, put_node, put_port, put_runs,
-    put_standing, put_totals, read_ack_runs, read_beacon, read_echo, read_feed, read_hops,
-    read_nack_runs, read_node, read_port, read_role, read_runs, read_standing, read_totals,
-    role_byte,
+    put_beacon, put_feed, put_node, put_port, put_runs, put_standing, read_beacon, read_feed,
+    read_hops, read_node, read_port, read_role, read_runs, read_standing, role_byte,
 };
 use super::{
     Ack, Beacon, BlockRun, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message,
     Nack, NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
 };
 use crate::codec::{Reader, put_varint};
-use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
+use crate::control::{self, Fields, Frame, FrameHeader, Parsed};
 use crate::{ParseError, Tsi};
 
 /// Defines the message types with their numbers.
@@ -99,40 +101,6 @@ impl MessageType {
         MessageType::from_number(message_type)
     }
 }
-
-const NODE: Field = Field { number: 1, name: "feed and sender" };
-const NONCE: Field = Field { number: 2, name: "nonce" };
-const TOKEN: Field = Field { number: 3, name: "token" };
-const COOKIE: Field = Field { number: 4, name: "cookie" };
-const SEARCH: Field = Field { number: 5, name: "search" };
-const OFFER: Field = Field { number: 6, name: "offer" };
-const REQUEST: Field = Field { number: 7, name: "join request" };
-const NAME: Field = Field { number: 8, name: "name" };
-const REASON: Field = Field { number: 10, name: "reason" };
-const FROM: Field = Field { number: 11, name: "first block guaranteed" };
-const FEED: Field = Field { number: 12, name: "feed" };
-const BEACON: Field = Field { number: 13, name: "beacon" };
-const ACK: Field = Field { number: 14, name: "acknowledgement" };
-const BEYOND: Field = Field { number: 15, name: "blocks beyond" };
-const TOTALS: Field = Field { number: 16, name: "totals" };
-const ECHO: Field = Field { number: 17, name: "echo" };
-const PARENT: Field = Field { number: 18, name: "parent" };
-const MISSING: Field = Field { number: 19, name: "missing blocks" };
-const RUNS: Field = Field { number: 20, name: "blocks" };
-const FIRST: Field = Field { number: 21, name: "first report" };
-const RECEIVERS: Field = Field { number: 22, name: "receivers" };
-const ENTRIES: Field = Field { number: 23, name: "nodes of the tree" };
-const AFTER: Field = Field { number: 24, name: "node before the page" };
-const MORE: Field = Field { number: 25, name: "more nodes" };
-const CHALLENGE: Field = Field { number: 26, name: "challenge" };
-const HINT: Field = Field { number: 27, name: "hint of a receiver" };
-const LESS_DEEP_THAN: Field = Field { number: 29, name: "depth of a parent" };
-const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
-const LAST_WORD: Field = Field { number: 30, name: "last word" };
-const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
-
-/// Number of blocks for which a child has room, in its ACK. A child without room says 0.
-const HAS_ROOM: u32 = u32::MAX;
 
 impl Body {
     /// Returns the type of the message.
@@ -225,14 +193,8 @@ impl Body {
                     frame.field(LAST_WORD, |out| out.extend_from_slice(word));
                 }
             }
-            Body::Ack(ack) => put_ack(frame, ack),
-            Body::Nack(nack) => {
-                frame.field(PARENT, |out| {
-                    put_node(out, nack.parent);
-                    out.push(nack.hop_limit);
-                });
-                frame.field(MISSING, |out| put_nack_runs(out, &nack.runs));
-            }
+            Body::Ack(ack) => ack.put(frame),
+            Body::Nack(nack) => nack.put(frame),
             Body::LeaveConfirm { nonce } => frame.number(NONCE, *nonce),
             Body::LeaveTree { token, nonce }
             | Body::FindNewParent { token, nonce }
@@ -260,7 +222,7 @@ impl Body {
                 frame.number(NONCE, *nonce);
                 frame.field(RUNS, |out| put_runs(out, runs));
             }
-            Body::Report(report) => put_report(frame, report),
+            Body::Report(report) => report.put(frame),
             Body::ReportAck { token, before } => {
                 frame.number(TOKEN, *token);
                 frame.number(FIRST, *before);
@@ -272,7 +234,7 @@ impl Body {
                     frame.field(AFTER, |out| put_node(out, *after));
                 }
             }
-            Body::TreePage(page) => put_page(frame, page),
+            Body::TreePage(page) => page.put(frame),
         }
     }
 
@@ -303,8 +265,8 @@ impl Body {
             },
             MessageType::Beacon => Body::Beacon(read_beacon(reader(fields, BEACON)?, sender)?),
             MessageType::Heartbeat => Body::Heartbeat(Box::new(read_heartbeat(fields, sender)?)),
-            MessageType::Ack => Body::Ack(read_ack(fields)?),
-            MessageType::Nack => Body::Nack(read_nack(fields)?),
+            MessageType::Ack => Body::Ack(Ack::read(fields)?),
+            MessageType::Nack => Body::Nack(Nack::read(fields)?),
             MessageType::LeaveTree => {
                 Body::LeaveTree { token: fields.number(TOKEN)?, nonce: fields.number(NONCE)? }
             }
@@ -333,7 +295,7 @@ impl Body {
                 nonce: fields.number(NONCE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
             },
-            MessageType::Report => Body::Report(read_report(fields)?),
+            MessageType::Report => Body::Report(Report::read(fields)?),
             MessageType::ReportAck => {
                 Body::ReportAck { token: fields.number(TOKEN)?, before: fields.number(FIRST)? }
             }
@@ -342,7 +304,7 @@ impl Body {
                 cookie: fields.number(COOKIE)?,
                 after: fields.optional(AFTER)?.map(read_after).transpose()?,
             },
-            MessageType::TreePage => Body::TreePage(read_page(fields)?),
+            MessageType::TreePage => Body::TreePage(TreePage::read(fields)?),
         })
     }
 }
@@ -350,17 +312,6 @@ impl Body {
 fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {
     let alone = fields.optional(ALONE)?;
     alone.map_or(Ok(Vec::new()), |alone| read_runs(Reader::new(ALONE.name, alone)))
-}
-
-fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {
-    Ok(Reader::new(field.name, fields.required(field)?))
-}
-
-fn read_bytes<const N: usize>(
-    fields: &mut Fields<'_>,
-    field: Field,
-) -> Result<[u8; N], ParseError> {
-    fields.required(field)?.try_into().map_err(|_| bad(field, "of another length"))
 }
 
 fn put_search(frame: &mut Frame<'_>, search: &Search) {
@@ -469,127 +420,11 @@ fn read_feed_and_beacon(
     Ok((feed, beacon))
 }
 
-fn bad(field: Field, problem: &'static str) -> ParseError {
-    ParseError::Value { what: field.name, problem }
-}
-
-fn put_ack(frame: &mut Frame<'_>, ack: &Ack) {
-    frame.number(TOKEN, ack.token);
-    frame.field(ACK, |out| {
-        for number in [
-            ack.round,
-            ack.below,
-            ack.known.wrapping_sub(ack.below),
-            ack.received,
-            ack.lost,
-            ack.overrun,
-            if ack.full { 0 } else { HAS_ROOM },
-            ack.next_index,
-            ack.next_repair,
-        ] {
-            put_varint(out, number.into());
-        }
-    });
-    if !ack.beyond.is_empty() {
-        frame.field(BEYOND, |out| put_ack_runs(out, ack.below, &ack.beyond));
-    }
-    frame.field(TOTALS, |out| put_totals(out, ack.totals));
-    if let Some(echo) = ack.echo {
-        frame.field(ECHO, |out| put_echo(out, echo));
-    }
-}
-
-fn read_ack(fields: &mut Fields<'_>) -> Result<Ack, ParseError> {
-    let mut numbers = reader(fields, ACK)?;
-    let (round, below) = (numbers.number()?, numbers.number::<u32>()?);
-    let known = below.checked_add(numbers.number()?);
-    let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
-    let (received, lost) = (numbers.number()?, numbers.number()?);
-    let (overrun, room) = (numbers.number()?, numbers.number::<u32>()?);
-    let (next_index, next_repair) = (numbers.number()?, numbers.number()?);
-    numbers.finish()?;
-    let beyond = fields.optional(BEYOND)?.map(|value| {
-        let reader = Reader::new(BEYOND.name, value);
-        read_ack_runs(reader, below, known)
-    });
-    let echo = fields.optional(ECHO)?.map(|value| read_echo(Reader::new(ECHO.name, value)));
-    Ok(Ack {
-        token: fields.number(TOKEN)?,
-        round,
-        below,
-        known,
-        beyond: beyond.transpose()?.unwrap_or_default(),
-        received,
-        lost,
-        overrun,
-        next_index,
-        next_repair,
-        full: room == 0,
-        totals: read_totals(reader(fields, TOTALS)?)?,
-        echo: echo.transpose()?,
-    })
-}
-
-fn read_nack(fields: &mut Fields<'_>) -> Result<Nack, ParseError> {
-    let mut to = reader(fields, PARENT)?;
-    let (parent, hop_limit) = (read_node(&mut to)?, read_hops(&mut to)?);
-    to.finish()?;
-    Ok(Nack { parent, hop_limit, runs: read_nack_runs(reader(fields, MISSING)?)? })
-}
-
-fn put_report(frame: &mut Frame<'_>, report: &Report) {
-    frame.number(TOKEN, report.token);
-    frame.number(FIRST, report.first);
-    if !report.receivers.is_empty() {
-        frame.field(RECEIVERS, |out| put_receivers(out, &report.receivers));
-    }
-    if !report.tree.is_empty() {
-        frame.field(ENTRIES, |out| put_entries(out, &report.tree));
-    }
-}
-
-fn read_report(fields: &mut Fields<'_>) -> Result<Report, ParseError> {
-    let receivers = fields.optional(RECEIVERS)?;
-    let receivers = receivers.map(|value| read_receivers(Reader::new(RECEIVERS.name, value)));
-    let entries = fields.optional(ENTRIES)?;
-    let entries = entries.map(|value| read_entries(Reader::new(ENTRIES.name, value)));
-    Ok(Report {
-        token: fields.number(TOKEN)?,
-        first: fields.number(FIRST)?,
-        receivers: receivers.transpose()?.unwrap_or_default(),
-        tree: entries.transpose()?.unwrap_or_default(),
-    })
-}
-
 fn read_after(value: &[u8]) -> Result<NodeId, ParseError> {
     let mut reader = Reader::new(AFTER.name, value);
     let node = read_node(&mut reader)?;
     reader.finish()?;
     Ok(node)
-}
-
-fn put_page(frame: &mut Frame<'_>, page: &TreePage) {
-    frame.number(NONCE, page.nonce);
-    frame.number(COOKIE, page.cookie);
-    frame.field(TOTALS, |out| put_totals(out, page.totals));
-    if !page.entries.is_empty() {
-        frame.field(ENTRIES, |out| put_entries(out, &page.entries));
-    }
-    if page.more {
-        frame.number(MORE, 1_u8);
-    }
-}
-
-fn read_page(fields: &mut Fields<'_>) -> Result<TreePage, ParseError> {
-    let entries = fields.optional(ENTRIES)?;
-    let entries = entries.map(|value| read_entries(Reader::new(ENTRIES.name, value)));
-    Ok(TreePage {
-        nonce: fields.number(NONCE)?,
-        cookie: fields.number(COOKIE)?,
-        totals: read_totals(reader(fields, TOTALS)?)?,
-        entries: entries.transpose()?.unwrap_or_default(),
-        more: fields.optional(MORE)?.is_some(),
-    })
 }
 
 const fn refusal_number(reason: Refusal) -> u8 {

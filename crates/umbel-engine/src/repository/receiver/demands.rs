@@ -1,4 +1,6 @@
-//! What the client asks its server for: by multicast as long as that works, otherwise on the session.
+//! What the client asks its server for: by multicast as long as that works, else on the session.
+//!
+//! This has no state of its own: what to ask for follows from the items and the fallback.
 
 use umbel_wire::Toi;
 use umbel_wire::repository::{ClientMessage, Need};

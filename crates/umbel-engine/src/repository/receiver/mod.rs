@@ -28,6 +28,7 @@ mod items;
 mod listener;
 mod opening;
 mod outbox;
+mod session;
 mod suspicion;
 mod tuner;
 
@@ -39,10 +40,9 @@ use std::time::Duration;
 
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
-use umbel_wire::control::Parsed;
-use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, Need, ServerMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
 use umbel_wire::sealed::SealedHeader;
-use umbel_wire::{Channel, Oti, Toi, Tsi};
+use umbel_wire::{Channel, Oti, Toi};
 
 use self::control::{ControlEnd, Early};
 use self::fallback::Fallback;
@@ -52,14 +52,14 @@ use self::items::Items;
 use self::listener::{Listener, Outlook};
 use self::opening::open;
 use self::outbox::Outbox;
+use self::session::Session;
 use self::tuner::Tuner;
 use super::config::ReceiverConfig;
 use super::drops::{DropReason, Drops};
 use crate::chance::Generator;
-use crate::seal::Keyring;
-use crate::symbols::{BlockId, SymbolSink};
+use crate::symbols::SymbolSink;
 use crate::timers::timers;
-use crate::{Address, Datagram, Engine, Instant, Membership, SessionId, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
 
 timers! {
     /// Timers of the client.
@@ -91,10 +91,7 @@ const ASK_AGAIN_AT_ONCE: usize = 256;
 pub struct Receiver<K> {
     config: ReceiverConfig,
     sink: K,
-    session: Option<SessionId>,
-    tsi: Option<Tsi>,
-    /// Group keys, if the server seals.
-    ring: Option<Keyring>,
+    session: Session,
     /// Room for the symbol that is opened.
     scratch: Vec<u8>,
     items: Items,
@@ -117,9 +114,7 @@ impl<K: SymbolSink> Receiver<K> {
     pub fn new(config: ReceiverConfig, random: Generator, sink: K) -> Receiver<K> {
         Receiver {
             sink,
-            session: None,
-            tsi: None,
-            ring: None,
+            session: Session::default(),
             scratch: Vec::new(),
             items: Items::new(),
             guard: Guard::new(config.symbol_key),
@@ -237,35 +232,11 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     fn say(&mut self, message: ClientMessage) -> Result<(), ReceiverCommandError> {
-        if self.session.is_none() {
+        if self.session.id().is_none() {
             return Err(ReceiverCommandError::NotConnected);
         }
         self.outbox.say(message);
         Ok(())
-    }
-
-    fn on_connected(&mut self, now: Instant, session: SessionId) {
-        self.control.connected(now);
-        self.session = Some(session);
-        let agent = self.config.agent.clone();
-        let token = self.config.token.clone();
-        self.outbox.say(ClientMessage::Hello { agent, token, seals: true });
-    }
-
-    fn on_disconnected(&mut self) {
-        self.tuner.leave();
-        if let Some(channel) = self.control.close() {
-            self.tuner.leave_also(channel);
-        }
-        self.session = None;
-        self.tsi = None;
-        self.ring = None;
-        self.items.clear();
-        self.guard.clear();
-        self.listener.reset();
-        self.outbox.clear();
-        self.fallback.reset();
-        self.tuner.probing = false;
     }
 
     fn accept(
@@ -302,68 +273,6 @@ impl<K: SymbolSink> Receiver<K> {
     fn forget_item(&mut self, toi: Toi) {
         self.items.remove(toi);
         self.guard.forget(toi);
-    }
-
-    fn on_server_message(&mut self, now: Instant, bytes: &[u8]) {
-        let Some(message) = ServerMessage::parse(bytes).ok().and_then(Parsed::message) else {
-            return self.drops.count(DropReason::Malformed);
-        };
-        match message {
-            ServerMessage::Welcome { agent, tsi, channels, rate_bits_per_s, control, keys } => {
-                let control = self.control.offer(now, control, rate_bits_per_s);
-                let Some(&channel) = channels.first() else {
-                    return self.drops.count(DropReason::Malformed);
-                };
-                self.tsi = Some(tsi);
-                let mut keys = keys.into_iter();
-                self.ring = keys.next().map(Keyring::new);
-                keys.for_each(|key| self.take_key(key));
-                let sealed = self.ring.is_some();
-                self.tuner.tune(channel);
-                self.listener.set_rate(rate_bits_per_s);
-                let event =
-                    ReceiverEvent::Welcome { agent, channel, rate_bits_per_s, control, sealed };
-                self.events.push_back(event);
-            }
-            ServerMessage::Refused { reason } => {
-                self.events.push_back(ReceiverEvent::Refused { reason });
-            }
-            ServerMessage::Page { query, items, total, next } => {
-                self.events.push_back(ReceiverEvent::Page { query, items, total, next });
-            }
-            ServerMessage::Failed { query, reason } => {
-                self.events.push_back(ReceiverEvent::Failed { query, reason });
-            }
-            ServerMessage::Announce { starts_in, nak_spread, announcements } => {
-                self.on_announce(now, starts_in, nak_spread, &announcements);
-            }
-            ServerMessage::End { transmission } => self.listener.hear_end(now, transmission),
-            ServerMessage::Gone { toi, reason } => {
-                self.forget_item(toi);
-                self.events.push_back(ReceiverEvent::Gone { toi, reason });
-            }
-            ServerMessage::Digests { toi, first_block, digests, more } => {
-                self.events.push_back(ReceiverEvent::Digests { toi, first_block, digests, more });
-            }
-            ServerMessage::SymbolDigests { toi, block: sbn, first_esi, digests } => {
-                self.take_digests(now, BlockId { toi, sbn }, first_esi, &digests);
-            }
-            ServerMessage::Key(key) => {
-                self.take_key(key);
-                self.outbox.say(ClientMessage::HasKey { key: key.id });
-            }
-            ServerMessage::Probed { probe, packets } => {
-                self.tuner.probing = false;
-                self.events.push_back(ReceiverEvent::Probed { probe, packets });
-            }
-        }
-    }
-
-    /// Takes the next group key of a server that seals.
-    fn take_key(&mut self, key: GroupKey) {
-        if let Some(ring) = &mut self.ring {
-            ring.add(key);
-        }
     }
 
     fn on_announce(
@@ -405,7 +314,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Handles a datagram of the control group.
     fn on_control(&mut self, now: Instant, by: Channel, payload: &[u8]) {
-        if self.control.handle_datagram(now, by, payload, self.ring.as_mut()) {
+        if self.control.handle_datagram(now, by, payload, self.session.ring()) {
             self.outbox.say(ClientMessage::Control { hears: true });
         }
         while let Some(message) = self.control.poll_message() {
@@ -425,7 +334,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// Handles a packet of the data channel.
     fn on_packet(&mut self, now: Instant, bytes: &[u8]) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        match open(self.ring.as_mut(), bytes, &mut scratch) {
+        match open(self.session.ring(), bytes, &mut scratch) {
             Ok(packet) => self.on_opened(now, &packet, bytes.len()),
             Err(reason) => self.drops.count(reason),
         }
@@ -435,7 +344,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// Handles a packet of the data channel, of `len` bytes, whose seal was opened if it has one.
     fn on_opened(&mut self, now: Instant, packet: &DataPacket<'_>, len: usize) {
         let DataHeader { tsi, toi, transmission, index, .. } = packet.header;
-        if Some(tsi) != self.tsi {
+        if !self.session.serves(tsi) {
             return self.drops.count(DropReason::OtherSession);
         }
         self.stats.packets += 1;
@@ -526,7 +435,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.tuner.join();
             let probe = self.fallback.number_probe(&mut self.random);
             // Probes are as long as what does not come, though they are not sealed.
-            let seal = if self.ring.is_some() { SealedHeader::OVERHEAD as u16 } else { 0 };
+            let seal = if self.session.is_sealed() { SealedHeader::OVERHEAD as u16 } else { 0 };
             self.outbox.say(fallback::probe(probe, packet_len + seal));
         }
     }
@@ -564,7 +473,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 self.on_control(now, by, datagram.payload);
             }
             Address::Channel(_) => self.on_packet(now, datagram.payload),
-            Address::Session(session) if Some(session) == self.session => {
+            Address::Session(session) if Some(session) == self.session.id() => {
                 self.on_server_message(now, datagram.payload);
             }
             Address::Session(_) | Address::Host(_) => self.drops.count(DropReason::Unexpected),
@@ -606,8 +515,8 @@ impl<K: SymbolSink> Engine for Receiver<K> {
     }
 
     fn poll_transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        let session = self.session?;
-        if let Some(transmit) = self.control.poll_transmit(now, buf, self.ring.as_mut()) {
+        let session = self.session.id()?;
+        if let Some(transmit) = self.control.poll_transmit(now, buf, self.session.ring()) {
             self.timers.put(Timer::Control, self.control.poll_timeout());
             return Some(transmit);
         }

@@ -1,4 +1,6 @@
 //! What the client does about wrong symbols, which the [`guard`](super::guard) finds.
+//!
+//! The guard has the state. This tells items and server, of which the guard knows nothing.
 
 use umbel_wire::Toi;
 use umbel_wire::repository::{ClientMessage, SymbolDigest};

@@ -1,12 +1,32 @@
-//! The application's commands to a receiver.
+//! What the application wants, and its other commands to a receiver.
 
 use umbel_wire::tmtp::{BlockRun, ReceiverState, limits};
 
-use super::{Outcome, Receiver, Stage};
+use super::{Receiver, Stage};
+use crate::Instant;
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent};
 use crate::tmtp::text::cut;
-use crate::{Instant, Membership};
+
+/// The application's use of the feed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// The application has said what it wants.
+    pub(super) said: bool,
+    /// Every wanted block to the end is restored.
+    pub(super) complete: bool,
+    /// End of the application's part.
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// End of an application's part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It has all that it wanted.
+    Done,
+    /// It has given up.
+    Failed,
+}
 
 impl<K: SymbolSink> Receiver<K> {
     pub(super) fn on_command(
@@ -18,8 +38,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.join(now);
             return Ok(());
         }
-        let leaving = matches!(self.stage, Stage::Leaving { .. } | Stage::Parting { .. });
-        let may = matches!(command, ReceiverCommand::Done { .. }) && leaving;
+        let may = matches!(command, ReceiverCommand::Done { .. }) && self.stage.is_leaving();
         if self.stage != Stage::Inside && !may {
             return Err(ReceiverCommandError::Outside);
         }
@@ -45,17 +64,6 @@ impl<K: SymbolSink> Receiver<K> {
             ReceiverCommand::Leave => self.leave(now),
         }
         Ok(())
-    }
-
-    fn join(&mut self, now: Instant) {
-        if self.stage == Stage::Outside {
-            self.stage = Stage::Inside;
-            self.memberships.push_back(Membership::Join(self.config.node.data));
-            self.memberships.extend(self.config.node.group().map(Membership::Join));
-            if !self.authentic.as_mut().is_some_and(|authentic| authentic.begin(now)) {
-                self.tree.join(now);
-            }
-        }
     }
 
     fn want(
@@ -126,18 +134,6 @@ impl<K: SymbolSink> Receiver<K> {
         self.report(state);
         // GOT_IT does not wait for the next T_ack.
         self.ack_now(now);
-    }
-
-    fn leave(&mut self, now: Instant) {
-        if self.wanted.outcome.is_none() {
-            self.report(ReceiverState::Left);
-        }
-        self.tree.retire();
-        if let Some(help) = &mut self.help {
-            help.stop();
-        }
-        let until = now + self.config.tree.leave_wait;
-        self.stage = Stage::Leaving { until, again: false };
     }
 
     /// Tells the application when every block that is wanted is restored.

@@ -1,4 +1,8 @@
 //! Messages of others to a receiver, and the receiver's own.
+//!
+//! Each goes to the part that has its state, or comes from it; this has none itself. It stands apart
+//! from [`packets`](super::packets) since one message may concern the tree, the source and what is
+//! wanted at once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +15,7 @@ use umbel_wire::tmtp::{
     Progress, ReceiverState, Report,
 };
 
-use super::{Receiver, Stage, Start, Upstream};
+use super::{Receiver, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::authentic::{self, Opened};
@@ -431,8 +435,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Returns whether blocks may be fetched from the source.
     pub(super) fn may_fetch(&self) -> bool {
-        let stays = matches!(self.stage, Stage::Inside | Stage::Leaving { .. });
-        stays && self.source.feed().is_some()
+        self.stage.needs_blocks() && self.source.feed().is_some()
     }
 
     fn next_fetch(&mut self, now: Instant) -> Option<Body> {

@@ -34,6 +34,7 @@ mod packets;
 mod recovery;
 mod room;
 mod source_watch;
+mod stage;
 mod upstream;
 
 use std::collections::VecDeque;
@@ -59,11 +60,13 @@ use crate::symbols::SymbolSink;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use acks::Acks;
+use commands::{Outcome, Wanted};
 use delivery::Delivery;
 use help::Help;
 use manager::{Duty, Manager};
 use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
+use stage::Stage;
 use upstream::Upstream;
 
 /// Nodes below that are kept in the survey of the tree.
@@ -102,46 +105,6 @@ timers! {
         /// When to do what helpers do.
         Help,
     }
-}
-
-/// The receiver's place in the group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Outside,
-    Inside,
-    /// The receiver gives its children what they still need, and leaves then.
-    Leaving {
-        /// Time at which the receiver leaves in any case.
-        until: Instant,
-        /// The receiver leaves a second parent, because the first failed before it had confirmed.
-        again: bool,
-    },
-    /// The receiver has told the tree that it leaves.
-    Parting {
-        /// The same.
-        again: bool,
-    },
-    Left,
-}
-
-/// The application's use of the feed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wanted {
-    /// The application has said what it wants.
-    said: bool,
-    /// Every wanted block to the end is restored.
-    complete: bool,
-    /// End of the application's part.
-    outcome: Option<Outcome>,
-}
-
-/// End of an application's part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// It has all that it wanted.
-    Done,
-    /// It has given up.
-    Failed,
 }
 
 /// The receiver's engine.
@@ -253,7 +216,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Returns whether the receiver takes part in the group.
     fn takes_part(&self) -> bool {
-        !matches!(self.stage, Stage::Outside | Stage::Left)
+        self.stage.takes_part()
     }
 
     /// Returns the number of the manifest's blocks.
@@ -461,9 +424,7 @@ impl<K: SymbolSink> Receiver<K> {
         timers.put(Timer::Key, self.authentic.as_ref().and_then(Authentic::asks_at));
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
-        if let Stage::Leaving { until, .. } = self.stage {
-            timers.set(Timer::Leave, until);
-        }
+        timers.put(Timer::Leave, self.stage.leaves_at());
         let room = self.delivery.room.opens_at();
         if self.may_fetch() {
             timers.put(Timer::Fetch, self.recovery.next_fetch_at().map(|at| at.max(room)));
@@ -486,56 +447,6 @@ impl<K: SymbolSink> Receiver<K> {
             self.find_gaps(now);
         }
         self.duty.rest();
-    }
-
-    fn on_left(&mut self, now: Instant, confirmed: bool) {
-        let again = self.stage == Stage::Parting { again: true };
-        if !confirmed && !again && !self.source.is_gone() {
-            // The failed parent may not have passed on what it was told. Another one is told.
-            self.reports.restart();
-            let until = now + self.config.tree.leave_wait;
-            self.stage = Stage::Leaving { until, again: true };
-            self.tree.join(now);
-            self.tree.retire();
-            return;
-        }
-        self.stage = Stage::Left;
-        self.memberships.push_back(Membership::Leave(self.config.node.data));
-        self.memberships.extend(self.config.node.group().map(Membership::Leave));
-        self.events.push_back(ReceiverEvent::Left);
-    }
-
-    /// Leaves the former parent once all blocks have come that the present one does not guarantee.
-    fn leave_former_if_ready(&mut self, now: Instant) {
-        let Some(before) = self.tree.needs_former_before() else { return };
-        let joined_at = self.joined_at.unwrap_or(0);
-        if self.delivery.reception().first_gap(joined_at) >= before {
-            self.tree.leave_former(now);
-        }
-    }
-
-    /// Leaves the tree once every child holds what this node can give it, and the parent knows what
-    /// this node has to say, or time is up.
-    fn leave_if_ready(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Parting { .. }) {
-            // Children may have their last words while they look for another parent.
-            self.tree.hold(now, !self.reports.is_idle());
-        }
-        let Stage::Leaving { until, again } = self.stage else { return };
-        let given = self.duty.manager().is_none_or(|manager| {
-            // The last words of some may follow their acknowledgements.
-            let expects_words = manager.is_settled() && self.reports.receiving() > 0;
-            manager.is_acknowledged() && !expects_words
-        });
-        // An orphan first finds another parent to tell, unless it never had one.
-        let orphaned = self.tree.parent().is_none();
-        let mute = orphaned && (self.joined_at.is_none() || self.source.is_gone());
-        if now >= until || given && (self.reports.is_idle() || mute) {
-            self.stage = Stage::Parting { again };
-            self.tree.hold(now, !self.reports.is_idle());
-            self.tree.leave(now);
-            self.settle(now);
-        }
     }
 }
 

@@ -1,4 +1,7 @@
 //! Data packets that come to a receiver.
+//!
+//! Here is the order in which the parts learn of a packet: who may have sent it, how it counts, what
+//! becomes of its symbol, and what it shows of the source. The parts have the state.
 
 use umbel_wire::feed::Recovery;
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};

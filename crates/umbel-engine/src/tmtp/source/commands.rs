@@ -1,4 +1,5 @@
-//! The application's commands to the source.
+//! The application's commands to the source. What they change is the state of
+//! [`Source`](super::Source) itself: its stage, and where the feed ends.
 
 use umbel_wire::tmtp::{End, limits};
 
@@ -34,7 +35,7 @@ impl<S: SymbolSource> Source<S> {
             SourceCommand::Close => {
                 self.stage = Stage::Closing(CLOSING_BEATS);
                 self.tree.retire();
-                self.heartbeat = (now, self.config.heartbeat_min);
+                self.heartbeats.begin(now);
             }
         }
         Ok(())
@@ -44,7 +45,7 @@ impl<S: SymbolSource> Source<S> {
         if self.stage == Stage::Idle {
             self.stage = Stage::Running;
             self.memberships.extend(self.config.node.group().map(Membership::Join));
-            self.heartbeat = (now, self.config.heartbeat_min);
+            self.heartbeats.begin(now);
             self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
         }
     }
@@ -69,12 +70,6 @@ impl<S: SymbolSource> Source<S> {
     pub(super) fn finish(&mut self, now: Instant, failed: Option<String>) {
         let failed = failed.map(|reason| cut(reason, limits::REASON_LEN));
         self.end = Some(End { blocks: self.shelf.total(), failed });
-        self.hurry_heartbeat(now);
-    }
-
-    /// Schedules the next heartbeat soon, and those after it further apart.
-    pub(super) fn hurry_heartbeat(&mut self, now: Instant) {
-        let first = self.config.heartbeat_min;
-        self.heartbeat = (self.heartbeat.0.min(now + first), first);
+        self.heartbeats.hurry(now);
     }
 }

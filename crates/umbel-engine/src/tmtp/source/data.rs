@@ -1,23 +1,21 @@
 //! Data packets: repairs, first sendings, and answers to FETCH.
+//!
+//! This is the order in which they go. What is due is known to the domain, the help, the shelf and
+//! the fetched blocks, and whose turn it is to the [`shares`](super::shares).
 
 use umbel_wire::SmallBlockHeader;
-use umbel_wire::tmtp::BlockRun;
+use umbel_wire::tmtp::{BlockRun, Body};
 
 use super::Source;
 use crate::recovery::{Debts, Filled, Stock, push_packet};
 use crate::symbols::{Load, SymbolSource};
 use crate::tmtp::api::{Purpose, SourceEvent};
 use crate::tmtp::catch_up::{Asker, Wanted, index_of};
-
 use crate::tmtp::tree::Way;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
-use umbel_wire::tmtp::Body;
-
 /// Most symbols that are read ahead of the next one.
 pub(super) const READ_AHEAD: u32 = 4096;
-/// Most packets by which fetches or new data may be ahead of their share.
-const BALANCE: f64 = 256.0;
 
 impl<S: SymbolSource> Source<S> {
     /// Returns whether the next symbol may be sent for the first time. A block that has begun
@@ -58,16 +56,13 @@ impl<S: SymbolSource> Source<S> {
             return Some(transmit);
         }
         self.look(now);
-        let fetched_first = self.balance > 0.0 && (self.fetched.any_first() || self.slack > 0.0);
+        let fetched_first = self.shares.fetched_first(self.fetched.any_first());
         let scope = Some(self.config.node.scope);
         if fetched_first && let Some(transmit) = self.poll_fetched(buf) {
             return Some(transmit);
         }
         if self.fill_data(now, buf) {
-            let share = self.config.fetch_share.clamp(0.0, 1.0);
-            self.balance = (self.balance + share * buf.len() as f64).min(BALANCE);
-            let share = self.config.fetch_credit.map_or(0.0, |credit| credit.share);
-            self.slack = (self.slack + share * buf.len() as f64).min(BALANCE);
+            self.shares.on_new(buf.len());
             let to = Address::Channel(self.config.node.data);
             return Some(Transmit::data(to).within(scope));
         }
@@ -112,7 +107,7 @@ impl<S: SymbolSource> Source<S> {
         if buf.is_empty() {
             return false;
         }
-        self.hurry_heartbeat_after_data(now);
+        self.schedule_heartbeat_after_data(now);
         true
     }
 
@@ -129,12 +124,11 @@ impl<S: SymbolSource> Source<S> {
 
     /// Schedules the next heartbeat. While data flow only the regular one is needed; the first of
     /// the others follows the last data.
-    fn hurry_heartbeat_after_data(&mut self, now: Instant) {
-        let first = self.config.heartbeat_min;
+    fn schedule_heartbeat_after_data(&mut self, now: Instant) {
         if self.shelf.len_of(self.next.0).is_none() || !self.open {
-            self.hurry_heartbeat(now);
-        } else if self.heartbeat.0 < now + first {
-            self.heartbeat = (now + self.config.heartbeat_max, first);
+            self.heartbeats.hurry(now);
+        } else {
+            self.heartbeats.rest_while_data_flow(now);
         }
     }
 
@@ -154,7 +148,7 @@ impl<S: SymbolSource> Source<S> {
         let fec = self.config.shape.fec;
         let mut to = None;
         let mut last = None;
-        let without_credit = !self.fetched.any_first();
+        let with_credit = self.fetched.any_first();
         while buf.has_room(RateClass::Data) {
             let shelf = &self.shelf;
             let Some((block, wanted, esi, left)) = self.fetched.peek(|b| shelf.len_of(b), fec)
@@ -196,12 +190,8 @@ impl<S: SymbolSource> Source<S> {
             }
         }
         let sent = buf.len();
-        if without_credit {
-            self.slack = (self.slack - sent as f64).max(-BALANCE);
-        }
+        self.shares.on_fetched(sent, with_credit);
         self.stats.fetched_sent += sent as u64;
-        let share = self.config.fetch_share.clamp(0.0, 1.0);
-        self.balance = (self.balance - (1.0 - share) * sent as f64).max(-BALANCE);
         let scope = self.config.node.scope;
         Some(match to? {
             Wanted::By(asker) => Transmit::data(Address::Host(asker.address)),

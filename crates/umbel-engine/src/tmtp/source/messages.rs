@@ -1,4 +1,7 @@
 //! Messages of others to the source.
+//!
+//! Each goes to the parts that have its state: the tree, the domain, the throttle, the reports, the
+//! survey and the fetched blocks. One message concerns several, so this stands apart from them.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -239,7 +242,7 @@ impl<S: SymbolSource> Source<S> {
                 TreeEvent::ChildJoined { id } => {
                     self.domain.adopt(now, id, self.domain.end(), self.tree.strikes(id));
                     self.totals.insert(id, NEW_CHILD);
-                    self.settled = None;
+                    self.completion.unsettle();
                 }
                 TreeEvent::ChildLeft { id, .. } => {
                     self.domain.remove(id);

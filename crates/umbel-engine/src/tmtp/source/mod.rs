@@ -18,12 +18,14 @@
 //! [`RepairConfig::buffer`]: super::RepairConfig::buffer
 
 mod commands;
+mod completion;
 mod data;
+mod heartbeats;
 mod help;
 mod messages;
+mod shares;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
 use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals};
 
@@ -43,7 +45,10 @@ use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
+use completion::Completion;
+use heartbeats::Heartbeats;
 use help::Help;
+use shares::Shares;
 
 /// Most claims of children about receivers that are kept.
 const MAX_REPORTS: usize = 1 << 17;
@@ -53,9 +58,6 @@ const MAX_SURVEY: usize = 1 << 16;
 const MAX_FETCHED: usize = 1 << 16;
 /// Number of heartbeats that say that the feed is over.
 const CLOSING_BEATS: u32 = 6;
-/// Time for which the source waits at the end for a receiver that has left the tree without a
-/// word.
-const ABSENT: Duration = Duration::from_secs(10);
 
 timers! {
     /// Timers of a source.
@@ -125,21 +127,12 @@ pub struct Source<S> {
     open: bool,
     /// Data were sent by the data channel since the last review of the rate.
     busy: bool,
-    /// Number of packets that fetches may send before new data do; below 0 the other way round.
-    balance: f64,
-    /// Number of packets that may be sent to those without credit before others.
-    slack: f64,
-    /// Time of the next heartbeat, and the time from it to the one after.
-    heartbeat: (Instant, Duration),
-    heartbeat_due: bool,
+    shares: Shares,
+    heartbeats: Heartbeats,
     review: Instant,
     acknowledged: u32,
     told: Totals,
-    /// Most receivers that were in the tree at a time.
-    most: usize,
-    /// Time since which all that are in the tree have everything.
-    settled: Option<Instant>,
-    complete: bool,
+    completion: Completion,
     memberships: VecDeque<Membership>,
     outbox: VecDeque<(Way, Body)>,
     events: VecDeque<SourceEvent>,
@@ -183,16 +176,15 @@ impl<S: SymbolSource> Source<S> {
             paused: false,
             open: false,
             busy: false,
-            balance: 0.0,
-            slack: 0.0,
-            heartbeat: (Instant::EPOCH, config.heartbeat_min),
-            heartbeat_due: false,
+            shares: Shares::new(
+                config.fetch_share,
+                config.fetch_credit.map_or(0.0, |credit| credit.share),
+            ),
+            heartbeats: Heartbeats::new(config.heartbeat_min, config.heartbeat_max),
             review: Instant::EPOCH,
             acknowledged: 0,
             told: Totals::default(),
-            most: 0,
-            settled: None,
-            complete: false,
+            completion: Completion::default(),
             memberships: VecDeque::new(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
@@ -295,7 +287,7 @@ impl<S: SymbolSource> Source<S> {
             self.shelf.release_before(acknowledged.saturating_sub(kept));
         }
         let totals = self.sum();
-        self.most = self.most.max(totals.members as usize);
+        self.completion.count(totals.members as usize);
         if totals != self.told {
             self.told = totals;
             self.events.push_back(SourceEvent::Totals(totals));
@@ -304,20 +296,14 @@ impl<S: SymbolSource> Source<S> {
         self.look(now);
     }
 
-    /// Completes the feed when it has ended and all receivers in the tree have it or gave up. A
-    /// receiver that said that it receives, or was counted and never spoke, may be about to come
-    /// back. It is waited for a while.
+    /// Completes the feed when it has ended and all receivers in the tree have it or gave up.
     fn check_complete(&mut self, now: Instant) {
         let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
         let settled = self.totals.values().all(|below| below.is_settled());
         if !ended || !settled || self.domain.acked_below() < self.sent() {
-            self.settled = None;
-            return;
+            return self.completion.unsettle();
         }
-        let since = *self.settled.get_or_insert(now);
-        let spoken = self.reports.receiving() == 0 && self.reports.len() >= self.most;
-        if (spoken || now.since(since) >= ABSENT) && !self.complete {
-            self.complete = true;
+        if self.completion.on_settled(now, self.reports.receiving(), self.reports.len()) {
             self.events.push_back(SourceEvent::Complete);
         }
     }
@@ -347,7 +333,7 @@ impl<S: SymbolSource> Source<S> {
         timers.put(Timer::Domain, self.domain.next_timeout());
         timers.put(Timer::Help, self.help.next_timeout());
         timers.put(Timer::Fetched, self.fetched.next_timeout());
-        timers.set(Timer::Heartbeat, self.heartbeat.0);
+        timers.set(Timer::Heartbeat, self.heartbeats.next());
         if self.config.adaptive_rate && self.busy {
             timers.set(Timer::Review, self.review);
         }
@@ -381,14 +367,6 @@ impl<S: SymbolSource> Source<S> {
         if let Some(rate) = self.throttle.review(now, children, t_ack, busy) {
             self.events.push_back(SourceEvent::Rate(rate));
         }
-    }
-
-    fn on_heartbeat_due(&mut self, now: Instant) {
-        self.heartbeat_due = true;
-        let (_, step) = self.heartbeat;
-        let next = (step * 2).min(self.config.heartbeat_max);
-        self.heartbeat = (now + step, next);
-        self.check_complete(now);
     }
 }
 
@@ -430,7 +408,10 @@ impl<S: SymbolSource> Engine for Source<S> {
                 Timer::Domain => self.tend_children(now),
                 Timer::Help => self.tend_help(now),
                 Timer::Fetched => self.fetched.on_timeout(now),
-                Timer::Heartbeat => self.on_heartbeat_due(now),
+                Timer::Heartbeat => {
+                    self.heartbeats.on_timeout(now);
+                    self.check_complete(now);
+                }
                 Timer::Review => {}
             }
         }
@@ -498,13 +479,15 @@ impl<S: SymbolSource> Source<S> {
         // Without a tree, beacons reach receivers where only the data channel does.
         let message = message.filter(|(_, body)| {
             let on_channel = matches!(body, Body::Beacon(_)) && !self.has_tree();
-            self.heartbeat_due |= on_channel;
+            if on_channel {
+                self.heartbeats.add();
+            }
             !on_channel
         });
         let (to, hop_limit, body) = if let Some((way, body)) = message {
             let (to, hop_limit) = way.address(self.config.node.domain);
             (to, hop_limit, body)
-        } else if std::mem::take(&mut self.heartbeat_due) {
+        } else if self.heartbeats.take_due() {
             let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
             let failed = self.end.as_ref().is_some_and(|end| end.failed.is_some());
             let last_word = self.config.last_word.filter(|_| beacon.closing || failed);

@@ -5,18 +5,72 @@ use std::net::SocketAddr;
 use rand_core::Rng;
 use umbel_wire::tmtp::{Beacon, Body, Dismissal, NodeId, Role};
 
+use super::parent::Parent;
 use super::search::{Candidate, Stage};
-use super::{Due, Parent, Tree, TreeEvent, Way};
+use super::{Due, Tree, TreeEvent, Way};
 use crate::Instant;
+use crate::tmtp::TreeConfig;
+
+/// What a node remembers of the elections in its subnet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Election {
+    /// A manager of the subnet was heard while the node searches it.
+    hears_manager: bool,
+    /// This node was a manager once, so others may still take it for their parent.
+    has_managed: bool,
+    rival: Option<Rival>,
+    /// Times that this node gave way to another manager although it had children.
+    yielded: u32,
+}
 
 /// Another manager in the subnet, which has the better claim.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rival {
+struct Rival {
     id: NodeId,
     address: SocketAddr,
     /// Start of the time in which it was heard without a gap.
     since: Instant,
     heard: Instant,
+}
+
+impl Election {
+    pub(super) fn new(has_managed: bool) -> Election {
+        Election { hears_manager: false, has_managed, rival: None, yielded: 0 }
+    }
+
+    pub(super) fn has_managed(&self) -> bool {
+        self.has_managed
+    }
+
+    /// Returns whether a manager was heard since the last call.
+    pub(super) fn take_hears_manager(&mut self) -> bool {
+        std::mem::take(&mut self.hears_manager)
+    }
+
+    /// Returns whether a manager that serves children gives way now. It waits until the other was
+    /// heard for a while, and twice as long each time. Otherwise a host with a low number could
+    /// take the subnet over again and again.
+    fn yields(
+        &mut self,
+        now: Instant,
+        (id, address): (NodeId, SocketAddr),
+        config: &TreeConfig,
+    ) -> bool {
+        let gap = config.beacon_max * config.parent_silence;
+        let rival = match self.rival {
+            Some(rival)
+                if (rival.id, rival.address) == (id, address) && now.since(rival.heard) <= gap =>
+            {
+                Rival { heard: now, ..rival }
+            }
+            _ => Rival { id, address, since: now, heard: now },
+        };
+        let wait = config.takeover.saturating_mul(1 << self.yielded.min(8));
+        let yields = now.since(rival.since) >= wait;
+        self.yielded += u32::from(yields);
+        self.rival = (!yields).then_some(rival);
+        yields
+    }
 }
 
 impl Tree {
@@ -31,7 +85,7 @@ impl Tree {
         if !matches!(self.stage, Stage::Subnet { .. }) {
             return;
         }
-        self.subnet_heard = Some(now);
+        self.election.hears_manager = true;
         let may_join = !beacon.path.is_empty()
             && self.check_path(&beacon.path).is_ok()
             && self.check_candidate(now, address, beacon.standing).is_ok();
@@ -63,7 +117,11 @@ impl Tree {
             // The other manager learns so from this node's beacon.
             return self.beacon_soon(now);
         }
-        if beacon.role != Role::Source && !self.yields(now, sender, address) {
+        let serves = self.is_attached() && !self.family.is_empty();
+        if beacon.role != Role::Source
+            && serves
+            && !self.election.yields(now, (sender, address), &self.config)
+        {
             return;
         }
         if self.parent().is_some_and(|parent| parent.address == address)
@@ -74,29 +132,6 @@ impl Tree {
         }
         self.demote(now);
         self.on_managers_beacon(now, sender, address, beacon);
-    }
-
-    /// Returns whether this manager gives way now. One that serves children waits until the other
-    /// was heard for a while, and twice as long each time. Otherwise a host with a low number
-    /// could take the subnet over again and again.
-    fn yields(&mut self, now: Instant, id: NodeId, address: SocketAddr) -> bool {
-        if !self.is_attached() || self.family.is_empty() {
-            return true;
-        }
-        let gap = self.config.beacon_max * self.config.parent_silence;
-        let rival = match self.rival {
-            Some(rival)
-                if (rival.id, rival.address) == (id, address) && now.since(rival.heard) <= gap =>
-            {
-                Rival { heard: now, ..rival }
-            }
-            _ => Rival { id, address, since: now, heard: now },
-        };
-        let wait = self.config.takeover.saturating_mul(1 << self.yielded.min(8));
-        let yields = now.since(rival.since) >= wait;
-        self.yielded += u32::from(yields);
-        self.rival = (!yields).then_some(rival);
-        yields
     }
 
     /// Gives way to another manager of the subnet.
@@ -122,24 +157,43 @@ impl Tree {
         if self.role == Role::Manager {
             self.role = Role::Member;
             self.improvement.stop();
-            self.beacon_at = None;
+            self.beacons.stop();
             self.events.push_back(TreeEvent::StoppedManaging);
         }
     }
 
     pub(super) fn become_manager(&mut self, now: Instant) {
         self.role = Role::Manager;
-        self.has_managed = true;
-        self.beaconed = None;
-        self.beacon_at = Some(now);
+        self.election.has_managed = true;
+        self.beacons.start(now);
         self.events.push_back(TreeEvent::BecameManager);
         self.search(now);
     }
 
     /// Tells the application once of another source in the same groups.
     pub(super) fn on_rival_source(&mut self, address: SocketAddr) {
-        if self.rival_source.replace(address).is_none() {
+        if self.source.note_rival(address) {
             self.events.push_back(TreeEvent::Rival(address));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_rival_is_heard_without_a_gap_and_twice_as_long_each_time() {
+        let config = TreeConfig::default();
+        let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
+        let rival = (NodeId(1), SocketAddr::from(([10, 0, 0, 1], 1)));
+        let mut election = Election::new(true);
+        let mut yields = |ms| election.yields(at(ms), rival, &config);
+        assert!(!yields(0) && !yields(900) && yields(1000));
+        assert!(!yields(2000) && !yields(3000) && yields(4000), "twice as long");
+        assert!(!yields(5000) && !yields(6000), "four times as long");
+        assert!(!yields(8000) && !yields(9400) && !yields(10_800), "a gap begins anew");
     }
 }

@@ -141,7 +141,7 @@ impl Tree {
         self.role == Role::Manager
             && self.improvement.held >= self.improvement.known_before
             && matches!(self.stage, Stage::Attached(_))
-            && !self.retiring
+            && !self.departure.is_retiring()
             && !self.flat
             && self.is_attached()
             && self.improvement.former.is_none()
@@ -191,7 +191,7 @@ impl Tree {
                 self.ask(now, candidate, nonce, tries, others);
             }
             Quest::Asking { candidate, others, .. } => {
-                if candidate.address != self.source_address {
+                if candidate.address != self.source.address() {
                     self.bars.bar(now, candidate.address);
                 }
                 self.ask_better(now, others);

@@ -1,5 +1,7 @@
 //! Leaving the tree [TMTP Fig. 3].
 
+use std::net::SocketAddr;
+
 use rand_core::Rng;
 use umbel_wire::tmtp::{Body, NodeId, Role};
 
@@ -8,7 +10,48 @@ use super::{Arrival, Due, Parting, Tree, TreeEvent, Way};
 use crate::Instant;
 use crate::tmtp::DropReason;
 
+/// How far this node is from leaving.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Departure {
+    /// No more children are accepted.
+    retiring: bool,
+    /// This node has something to tell its parent before it leaves it.
+    held: bool,
+}
+
+impl Departure {
+    /// Returns whether no more children are accepted.
+    pub(super) fn is_retiring(self) -> bool {
+        self.retiring
+    }
+
+    /// Accepts children again.
+    pub(super) fn call_off(&mut self) {
+        self.retiring = false;
+    }
+
+    /// Notes whether the node has something to tell its parent. Returns whether it is told now.
+    fn hold(&mut self, held: bool) -> bool {
+        std::mem::replace(&mut self.held, held) && !held
+    }
+}
+
+/// A parent that has left, as it named itself in FIND_NEW_PARENT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Departed {
+    address: SocketAddr,
+    /// Token with which this node proved itself.
+    token: u64,
+    /// Nonce of the FIND_NEW_PARENT.
+    nonce: u64,
+}
+
 impl Tree {
+    /// Accepts no more children.
+    pub(in crate::tmtp) fn retire(&mut self) {
+        self.departure.retiring = true;
+    }
+
     /// Leaves: "send FIND_NEW_PARENT message to children, receive FIND_NEW_PARENT reply from all
     /// children, send LEAVE_TREE request to parent, receive LEAVE_CONFIRM, terminate"
     /// [TMTP Fig. 3]. The embedder has fulfilled all pending obligations before. Each wait is
@@ -17,11 +60,11 @@ impl Tree {
         if matches!(self.stage, Stage::Dissolving { .. } | Stage::Leaving { .. } | Stage::Left) {
             return;
         }
-        self.retiring = true;
+        self.retire();
         self.improvement.stop();
         self.leave_former(now);
         // Others in the subnet are to elect a manager. Otherwise the children would come back.
-        self.beacon_at = None;
+        self.beacons.stop();
         let parent = match &self.stage {
             Stage::Attached(parent) => Some(parent.clone()),
             _ => None,
@@ -34,9 +77,7 @@ impl Tree {
 
     /// Keeps a node that leaves with its parent while it has something to tell it.
     pub(in crate::tmtp) fn hold(&mut self, now: Instant, held: bool) {
-        let released = self.held && !held;
-        self.held = held;
-        if released && self.family.is_empty() {
+        if self.departure.hold(held) && self.family.is_empty() {
             self.on_dissolving(now);
         }
     }
@@ -44,7 +85,7 @@ impl Tree {
     /// Asks the remaining children, or goes on without them.
     pub(super) fn on_dissolving(&mut self, now: Instant) {
         let Stage::Dissolving { parent, nonce, retry, until } = &mut self.stage else { return };
-        let held = self.held && parent.is_some();
+        let held = self.departure.held && parent.is_some();
         if self.family.is_empty() && !held || now >= *until {
             let parent = parent.take();
             self.abandon();
@@ -143,16 +184,17 @@ impl Tree {
         if self.on_former_goes(now, arrival.from, token) {
             return Ok(());
         }
+        let departed = Departed { address: arrival.from, token, nonce };
         match &self.stage {
             Stage::Attached(parent) if (parent.address, parent.token) == (arrival.from, token) => {
-                self.former = Some((arrival.from, token, nonce));
+                self.departed = Some(departed);
                 self.lose_parent(now, false);
                 Ok(())
             }
             // The parent did not hear the reply.
-            _ if self.former == Some((arrival.from, token, nonce)) => {
+            _ if self.departed == Some(departed) => {
                 if matches!(self.stage, Stage::Attached(_)) {
-                    self.answer_former();
+                    self.answer_departed();
                 }
                 Ok(())
             }
@@ -160,9 +202,9 @@ impl Tree {
         }
     }
 
-    /// Tells the former parent that there is another one.
-    pub(super) fn answer_former(&mut self) {
-        if let Some((address, token, nonce)) = self.former {
+    /// Tells the parent that has left that there is another one.
+    pub(super) fn answer_departed(&mut self) {
+        if let Some(Departed { address, token, nonce }) = self.departed {
             let body = Body::FindNewParentReply { token, nonce };
             self.due.push_back(Due::Ready(Way::Host(address), body));
         }

@@ -62,12 +62,16 @@
 mod answers;
 mod api;
 mod bars;
+mod beacons;
+mod children;
 mod election;
 mod family;
 mod improve;
 mod leave;
 mod parent;
+mod pauses;
 mod search;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -78,9 +82,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 #[cfg(doc)]
 use umbel_wire::feed::Recovery;
-use umbel_wire::tmtp::{
-    Beacon, Body, Dismissal, Heartbeat, Message, NodeId, Refusal, Role, Standing, Timing, limits,
-};
+use umbel_wire::tmtp::{Beacon, Body, Heartbeat, Message, NodeId, Role, Standing, Timing, limits};
 
 use super::text::cut;
 use super::{DropReason, NodeConfig, TreeConfig, TreeView};
@@ -89,41 +91,19 @@ use crate::timers::timers;
 pub(super) use answers::Answers;
 pub(super) use api::{Arrival, Outlook, Parting, TreeEvent, Way};
 use bars::Bars;
-use election::Rival;
+use beacons::Beacons;
+use election::Election;
 pub(super) use family::Child;
 use family::Family;
 use improve::Improvement;
+use leave::{Departed, Departure};
+pub(super) use parent::Parent;
+use pauses::Pauses;
 use search::Stage;
+use source::KnownSource;
 
 /// Hop limit of unicast messages.
 pub(super) const UNICAST_HOPS: u8 = 64;
-
-/// Most by which an epoch may be ahead of the source's last heartbeat, for clocks that differ in
-/// speed.
-const EPOCH_SLACK_MS: u64 = 5_000;
-
-/// The parent of a node.
-#[derive(Clone, Debug)]
-pub(super) struct Parent {
-    /// Number of the node.
-    pub(super) id: NodeId,
-    /// Unicast address of the parent.
-    pub(super) address: SocketAddr,
-    /// Token with which this node proves itself.
-    pub(super) token: u64,
-    /// Hops from the parent.
-    pub(super) hops: u8,
-    /// Multicast radius of the parent's domain, at most the scope.
-    pub(super) radius: u8,
-    /// The parent's T_ack.
-    t_ack: Duration,
-    /// Time at which the parent was last heard.
-    heard: Instant,
-    /// Time at which the parent last brought a later epoch.
-    fresh: Instant,
-    /// A beacon of the parent was heard, so its domain's multicast arrives here.
-    serves: bool,
-}
 
 timers! {
     /// Timers of the tree.
@@ -155,8 +135,7 @@ pub(super) struct Tree {
     id: NodeId,
     name: String,
     port: u16,
-    /// Announced address of the source.
-    source_address: SocketAddr,
+    source: KnownSource,
     scope: u8,
     /// There is no tree: all receivers are children of the source.
     flat: bool,
@@ -171,37 +150,19 @@ pub(super) struct Tree {
     /// Path from the source to this node; empty while there is no parent.
     path: Vec<NodeId>,
     family: Family,
-    /// No more children are accepted.
-    retiring: bool,
-    /// This node has something to tell its parent before it leaves it.
-    held: bool,
-    /// This node was a manager once, so others may still take it for their parent.
-    has_managed: bool,
+    departure: Departure,
     /// Nodes that did not answer, failed as parents or sent nonsense.
     bars: Bars<SocketAddr>,
     /// Hosts whose receivers held up the feed as children.
     slow: Bars<IpAddr>,
     timing: Timing,
-    beacon_at: Option<Instant>,
-    /// Time of the last beacon.
-    beaconed: Option<Instant>,
-    /// Time at which a manager of this subnet was heard that has no path itself.
-    subnet_heard: Option<Instant>,
-    /// Address, token and nonce of the parent that asked this node to find another one.
-    former: Option<(SocketAddr, u64, u64)>,
-    /// Last refusal of the search.
-    refusal: Option<Refusal>,
-    /// Next pause after a search that found no parent.
-    backoff: Duration,
+    beacons: Beacons,
+    /// The parent that left and asked this node to find another one.
+    departed: Option<Departed>,
+    pauses: Pauses,
     answers: Answers,
     improvement: Improvement,
-    /// The source's number, and its epoch at a time.
-    source: Option<(NodeId, u64, Instant)>,
-    /// Address of another source in the same groups.
-    rival_source: Option<SocketAddr>,
-    rival: Option<Rival>,
-    /// Times that this node gave way to another manager although it had children.
-    yielded: u32,
+    election: Election,
     due: VecDeque<Due>,
     events: VecDeque<TreeEvent>,
 }
@@ -217,12 +178,16 @@ impl Tree {
         timing: Timing,
         random: Xoshiro256PlusPlus,
     ) -> Tree {
-        let source = role == Role::Source;
+        let is_source = role == Role::Source;
+        let mut beacons = Beacons::default();
+        if is_source {
+            beacons.start(Instant::EPOCH);
+        }
         Tree {
             id: node.id,
             name: cut(node.name.clone(), limits::NAME_LEN),
             port: node.address.port(),
-            source_address,
+            source: KnownSource::new(source_address),
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
             random,
@@ -230,26 +195,18 @@ impl Tree {
             stage: Stage::Outside,
             stage_timer: None,
             standing: Standing::default(),
-            path: if source { vec![node.id] } else { Vec::new() },
+            path: if is_source { vec![node.id] } else { Vec::new() },
             family: Family::default(),
-            retiring: false,
-            held: false,
-            has_managed: source,
+            departure: Departure::default(),
             bars: Bars::new(config.bar),
             slow: Bars::new(config.bar),
             timing,
-            beacon_at: source.then_some(Instant::EPOCH),
-            beaconed: None,
-            subnet_heard: None,
-            former: None,
-            refusal: None,
-            backoff: config.search_backoff,
+            beacons,
+            departed: None,
+            pauses: Pauses::new(&config),
             answers: Answers::new(config.answers_per_s, config.answers_per_host),
             improvement: Improvement::default(),
-            source: None,
-            rival_source: None,
-            rival: None,
-            yielded: 0,
+            election: Election::new(is_source),
             due: VecDeque::new(),
             events: VecDeque::new(),
             config,
@@ -379,24 +336,12 @@ impl Tree {
         }
     }
 
-    fn dismiss_silent_children(&mut self, now: Instant) {
-        let patience = self.child_patience();
-        let late = |heard: Instant| now.since(heard) >= patience;
-        while self.family.all_heard_since().is_some_and(late)
-            && let Some((id, heard)) = self.family.most_silent()
-            && late(heard)
-        {
-            // The child may live and be cut off in one direction only.
-            self.dismiss_as(id, Dismissal::Unknown, Parting::Silent);
-        }
-    }
-
     fn timers(&self) -> Timers {
         let mut timers = Timers::default();
         timers.put(Timer::Stage, self.stage_timer);
         let heard = self.family.all_heard_since();
         timers.put(Timer::Child, heard.map(|heard| heard + self.child_patience()));
-        timers.put(Timer::Beacon, self.beacon_at);
+        timers.put(Timer::Beacon, self.beacons.next());
         timers.put(Timer::Improve, self.improvement.next());
         timers
     }
@@ -424,11 +369,9 @@ impl Tree {
                 }
             }
         }
-        if self.beacon_at.is_none_or(|at| at > now) {
+        if !self.beacons.take_due(now, self.beacon_period()) {
             return None;
         }
-        self.beaconed = Some(now);
-        self.beacon_at = Some(now + self.beacon_period());
         let hop_limit = self.radius();
         Some((Way::Domain { hop_limit }, Body::Beacon(self.beacon(now, outlook, hop_limit))))
     }
@@ -463,119 +406,7 @@ impl Tree {
         heartbeat: &Heartbeat,
     ) -> Result<(), DropReason> {
         let (id, epoch) = (heartbeat.feed.source, heartbeat.beacon.standing.epoch);
-        match self.source {
-            Some((known, ..)) if known != id => Err(DropReason::ForgedSource),
-            Some((_, known, _)) if known > epoch => Ok(()),
-            _ => {
-                self.source = Some((id, epoch, now));
-                Ok(())
-            }
-        }
-    }
-
-    /// Checks that a message can be from the child that it names, and notes that the child lives.
-    ///
-    /// # Errors
-    ///
-    /// If it is no child's. The sender is told.
-    pub(super) fn check_child(
-        &mut self,
-        now: Instant,
-        id: NodeId,
-        from: SocketAddr,
-        token: u64,
-    ) -> Result<(), DropReason> {
-        if let Some(child) = self.family.authentic(id, from, token) {
-            child.heard = now;
-            return Ok(());
-        }
-        if self.family.get(id).is_none() && self.answers.may_leave(now, from.ip()) {
-            // The first dismissal may have been lost, or overtaken.
-            let reason = self.family.departed(from, token).unwrap_or(Dismissal::Unknown);
-            let body = Body::Dismiss { token, reason };
-            self.due.push_back(Due::Ready(Way::Host(from), body));
-        }
-        Err(DropReason::ForgedChild)
-    }
-
-    /// Checks that a message by the group can be from the child that it names. The group shows
-    /// only its IP address, and every node would read a token.
-    ///
-    /// # Errors
-    ///
-    /// If it is no child's.
-    pub(super) fn check_child_in_group(
-        &self,
-        id: NodeId,
-        from: SocketAddr,
-    ) -> Result<(), DropReason> {
-        match self.family.get(id) {
-            Some(child) if child.address.ip() == from.ip() => Ok(()),
-            _ => Err(DropReason::ForgedChild),
-        }
-    }
-
-    /// Checks that a message can be from the parent, and notes that the parent lives. The group
-    /// shows only its IP address.
-    ///
-    /// # Errors
-    ///
-    /// If it is not the parent's.
-    pub(super) fn check_parent(
-        &mut self,
-        now: Instant,
-        id: NodeId,
-        from: SocketAddr,
-    ) -> Result<(), DropReason> {
-        match &mut self.stage {
-            Stage::Attached(parent) | Stage::Dissolving { parent: Some(parent), .. }
-                if parent.id == id && parent.address.ip() == from.ip() =>
-            {
-                parent.heard = now;
-                Ok(())
-            }
-            _ => Err(DropReason::ForgedParent),
-        }
-    }
-
-    /// Accepts no more children.
-    pub(super) fn retire(&mut self) {
-        self.retiring = true;
-    }
-
-    /// Returns how often children at the host of this one held up the feed before.
-    pub(super) fn strikes(&self, id: NodeId) -> u8 {
-        self.family.get(id).map_or(0, |child| self.slow.times(child.address.ip()))
-    }
-
-    /// Gives up a child that holds up the feed, and accepts none from its host for a while.
-    pub(super) fn evict(&mut self, now: Instant, id: NodeId) {
-        if let Some(child) = self.family.get(id) {
-            self.slow.bar(now, child.address.ip());
-        }
-        self.dismiss(id, Dismissal::Slow);
-    }
-
-    /// Gives up a child and tells it the reason.
-    fn dismiss(&mut self, id: NodeId, reason: Dismissal) {
-        self.dismiss_as(id, reason, Parting::Dismissed);
-    }
-
-    fn dismiss_as(&mut self, id: NodeId, reason: Dismissal, why: Parting) {
-        let Some(child) = self.family.get(id) else { return };
-        let (way, body) = (Way::Host(child.address), Body::Dismiss { token: child.token, reason });
-        self.due.push_back(Due::Ready(way, body));
-        self.part_as(id, reason, why);
-    }
-
-    fn part(&mut self, id: NodeId, why: Parting) {
-        self.part_as(id, Dismissal::Unknown, why);
-    }
-
-    fn part_as(&mut self, id: NodeId, reason: Dismissal, why: Parting) {
-        if self.family.remove(id, reason).is_some() {
-            self.events.push_back(TreeEvent::ChildLeft { id, why });
-        }
+        self.source.note(now, id, epoch)
     }
 
     /// Returns the present standing of this node. The source's epoch is its clock.
@@ -597,16 +428,6 @@ impl Tree {
         }
     }
 
-    /// Checks that the source can have told this epoch by now.
-    fn check_epoch(&self, now: Instant, epoch: u64) -> Result<(), DropReason> {
-        let Some((_, known, at)) = self.source else { return Ok(()) };
-        let passed = u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
-        if epoch > known.saturating_add(passed).saturating_add(EPOCH_SLACK_MS) {
-            return Err(DropReason::AbsurdEpoch);
-        }
-        Ok(())
-    }
-
     fn beacon_period(&self) -> Duration {
         let TreeConfig { beacon_min, beacon_max, .. } = self.config;
         self.timing.t_ack.clamp(beacon_min, beacon_max.max(beacon_min))
@@ -614,15 +435,6 @@ impl Tree {
 
     /// Schedules a beacon as soon as the least time between two allows.
     pub(super) fn beacon_soon(&mut self, now: Instant) {
-        if self.beacon_at.is_some() {
-            let soon = self.beaconed.map_or(now, |last| now.max(last + self.config.beacon_min));
-            self.beacon_at = self.beacon_at.map(|at| at.min(soon));
-        }
-    }
-
-    /// Returns how long a child may be silent before it has gone.
-    fn child_patience(&self) -> Duration {
-        let silence = self.timing.t_ack.saturating_mul(self.config.child_silence);
-        silence.max(self.config.child_silence_min)
+        self.beacons.hurry(now, self.config.beacon_min);
     }
 }

@@ -1,167 +1,259 @@
-//! A parent's side of joining: algorithm (B) of [TMTP Fig. 2].
+//! The parent of a node: what the node knows of it, and the watch over it.
 
-use rand_core::Rng;
-use umbel_wire::tmtp::{
-    Body, JoinConfirm, JoinRequest, NodeId, Refusal, Role, Search, Willing, limits,
-};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::family::Child;
-use super::{Arrival, Due, Outlook, Tree, TreeEvent, UNICAST_HOPS, Way};
+use umbel_wire::tmtp::{Beacon, Dismissal, JoinConfirm, NodeId, limits};
+
+use super::search::{Candidate, Stage};
+use super::{Arrival, Tree, TreeEvent};
 use crate::Instant;
-use crate::tmtp::DropReason;
+use crate::tmtp::{DropReason, TreeConfig};
 
-/// Most receivers of a source without a tree, a bound of memory.
-const MAX_FLAT: usize = u16::MAX as usize;
+/// The parent of a node.
+#[derive(Clone, Debug)]
+pub(in crate::tmtp) struct Parent {
+    /// Number of the node.
+    pub(in crate::tmtp) id: NodeId,
+    /// Unicast address of the parent.
+    pub(in crate::tmtp) address: SocketAddr,
+    /// Token with which this node proves itself.
+    pub(in crate::tmtp) token: u64,
+    /// Hops from the parent.
+    pub(in crate::tmtp) hops: u8,
+    /// Multicast radius of the parent's domain, at most the scope.
+    pub(in crate::tmtp) radius: u8,
+    /// The parent's T_ack.
+    t_ack: Duration,
+    /// Time at which the parent was last heard.
+    heard: Instant,
+    /// Time at which the parent last brought a later epoch.
+    fresh: Instant,
+    /// A beacon of the parent was heard, so its domain's multicast arrives here.
+    serves: bool,
+}
+
+/// Reason to look for another parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It was silent for too long.
+    Silent {
+        /// It was never heard by multicast, so it may go on answering searches.
+        unheard: bool,
+    },
+    /// It is heard, and cut off from the source.
+    CutOff,
+}
+
+impl Parent {
+    /// Creates the parent that has confirmed itself.
+    pub(super) fn new(
+        now: Instant,
+        (candidate, hops): (&Candidate, u8),
+        (id, confirm): (NodeId, &JoinConfirm),
+        scope: u8,
+    ) -> Parent {
+        Parent {
+            id,
+            address: candidate.address,
+            token: confirm.token,
+            hops: candidate.hops.min(hops),
+            radius: confirm.beacon.radius.min(scope),
+            t_ack: confirm.beacon.timing.t_ack,
+            heard: now,
+            fresh: now,
+            serves: false,
+        }
+    }
+
+    fn hear_beacon(&mut self, now: Instant, beacon: &Beacon, scope: u8) {
+        self.heard = now;
+        self.serves = true;
+        self.radius = beacon.radius.min(scope);
+        self.t_ack = beacon.timing.t_ack;
+    }
+
+    /// Returns the silence after which the parent has failed.
+    fn silence(&self, config: &TreeConfig) -> Duration {
+        let period = self.t_ack.clamp(config.beacon_min, config.beacon_max);
+        let silence = self.t_ack.max(period).saturating_mul(config.parent_silence);
+        silence.max(config.parent_silence_min)
+    }
+
+    /// Returns when the parent has failed, unless it is heard before.
+    fn fails_at(&self, config: &TreeConfig) -> Instant {
+        let silence = self.silence(config);
+        let cut_off = silence.saturating_mul(config.detached_patience);
+        (self.heard + silence).min(self.fresh + cut_off)
+    }
+
+    /// Returns how the parent has failed, if it has.
+    pub(super) fn failure(&self, now: Instant, config: &TreeConfig) -> Option<Failure> {
+        let silence = self.silence(config);
+        if now.since(self.heard) >= silence {
+            Some(Failure::Silent { unheard: !self.serves })
+        } else if now.since(self.fresh) >= silence * config.detached_patience {
+            Some(Failure::CutOff)
+        } else {
+            None
+        }
+    }
+}
 
 impl Tree {
-    /// Answers a search: "All existing domain managers that receive the SEARCH_FOR_PARENT message
-    /// will respond … unless they already support the maximum number of children" [TMTP, control
-    /// tree management].
-    pub(super) fn on_search(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        sender: NodeId,
-        search: Search,
-    ) -> Result<(), DropReason> {
-        if self.flat {
-            return Err(DropReason::Unexpected);
-        }
-        let hops = Tree::hops(arrival, search.hop_limit)?.unwrap_or(search.hop_limit);
-        let mut address = arrival.from;
-        address.set_port(search.port);
-        let is_too_deep = |depth: u16| self.path.len() > usize::from(depth);
-        if search.less_deep_than.is_some_and(is_too_deep)
-            || self.refusal_of(sender, search.role, hops).is_some()
-        {
-            return Ok(());
-        }
-        // A node that failed as a parent may be a child.
-        if self.slow.is_barred(now, address.ip()) {
-            return Err(DropReason::Barred);
-        }
-        if !self.answers.may_leave(now, address.ip()) {
-            return Err(DropReason::OverLimit);
-        }
-        let willing = Willing {
-            nonce: search.nonce,
-            hop_limit: UNICAST_HOPS,
-            role: self.role,
-            children: self.family.managers(),
-            standing: self.standing_at(now),
-        };
-        self.due.push_back(Due::Ready(Way::Host(address), Body::Willing(willing)));
-        Ok(())
-    }
-
-    /// Returns why this node does not accept another as its child.
-    fn refusal_of(&self, child: NodeId, role: Role, hops: u8) -> Option<Refusal> {
-        let depth = self.path.len();
-        let known = self.family.get(child).is_some_and(|known| known.role == role);
-        let full = match role {
-            Role::Member if self.flat => self.family.members() >= MAX_FLAT,
-            Role::Member => self.family.members() >= usize::from(self.config.max_members),
-            _ if self.flat => true,
-            _ => self.family.managers() >= self.config.max_children,
-        };
-        if self.role == Role::Member || !self.is_attached() || depth >= limits::PATH {
-            Some(Refusal::Detached)
-        } else if self.retiring {
-            Some(Refusal::Leaving)
-        } else if self.path.contains(&child) {
-            Some(Refusal::Loop)
-        } else if hops > self.scope || role == Role::Member && hops > 1 && !self.flat {
-            Some(Refusal::TooFar)
-        } else {
-            (full && !known).then_some(Refusal::Full)
-        }
-    }
-
-    /// Returns whether one host has as many children here as it may.
-    fn is_crowded(&self, arrival: Arrival, child: NodeId) -> bool {
-        self.family.get(child).is_none()
-            && self.family.at(arrival.from.ip()) >= usize::from(self.config.max_per_host)
-    }
-
-    pub(super) fn on_request(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        sender: NodeId,
-        request: &JoinRequest,
-    ) -> Result<(), DropReason> {
-        // The child measured the direction that repairs take. It is believed only about the
-        // distance.
-        let hops = match Tree::hops(arrival, request.hop_limit)? {
-            Some(hops) => hops.max(request.hops.min(hops.saturating_add(self.config.hop_slack))),
-            None => request.hops,
-        };
-        if !self.answers.may_leave(now, arrival.from.ip()) {
-            return Err(DropReason::OverLimit);
-        }
-        let refusal = if !self.standing_at(now).may_be_above(request.standing) {
-            Some(Refusal::Loop)
-        } else if self.slow.is_barred(now, arrival.from.ip()) || self.is_crowded(arrival, sender) {
-            Some(Refusal::Full)
-        } else {
-            self.refusal_of(sender, request.role, hops)
-        };
-        if let Some(reason) = refusal {
-            let body = Body::JoinRefused { nonce: request.nonce, reason };
-            self.due.push_back(Due::Ready(Way::Host(arrival.from), body));
-            return if reason == Refusal::Loop { Err(DropReason::Loop) } else { Ok(()) };
-        }
-        self.adopt(now, arrival, sender, request, hops)
-    }
-
-    fn adopt(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        sender: NodeId,
-        request: &JoinRequest,
-        hops: u8,
-    ) -> Result<(), DropReason> {
-        let radius = self.radius();
-        match self.family.get(sender) {
-            Some(known) if known.address != arrival.from => return Err(DropReason::ForgedChild),
-            // The confirmation was lost.
-            Some(known) if known.nonce == request.nonce && known.role == request.role => {}
-            _ => {
-                let child = Child {
-                    address: arrival.from,
-                    role: request.role,
-                    hops,
-                    token: self.random.next_u64(),
-                    name: request.name.clone(),
-                    nonce: request.nonce,
-                    from: None,
-                    heard: now,
-                };
-                self.family.insert(sender, child);
-                self.events.push_back(TreeEvent::ChildJoined { id: sender });
-            }
-        }
-        self.due.push_back(Due::Confirm(sender));
-        if self.radius() != radius {
-            self.beacon_soon(now);
-        }
-        Ok(())
-    }
-
-    /// Returns the JOIN_CONFIRM for a child; `None` if it has gone, or the feed is unknown. If
-    /// the first was lost, the next promises the same blocks.
-    pub(super) fn confirm(
+    /// Checks that a message can be from the parent, and notes that the parent lives. The group
+    /// shows only its IP address.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the parent's.
+    pub(in crate::tmtp) fn check_parent(
         &mut self,
         now: Instant,
         id: NodeId,
-        outlook: &Outlook,
-    ) -> Option<(Way, Body)> {
-        let feed = outlook.feed?;
-        let beacon = self.beacon(now, outlook, UNICAST_HOPS);
-        let child = self.family.get_mut(id)?;
-        let from = *child.from.get_or_insert(outlook.from);
-        let confirm = JoinConfirm { nonce: child.nonce, token: child.token, from, feed, beacon };
-        Some((Way::Host(child.address), Body::JoinConfirm(Box::new(confirm))))
+        from: SocketAddr,
+    ) -> Result<(), DropReason> {
+        match &mut self.stage {
+            Stage::Attached(parent) | Stage::Dissolving { parent: Some(parent), .. }
+                if parent.id == id && parent.address.ip() == from.ip() =>
+            {
+                parent.heard = now;
+                Ok(())
+            }
+            _ => Err(DropReason::ForgedParent),
+        }
+    }
+
+    pub(super) fn on_parents_beacon(
+        &mut self,
+        now: Instant,
+        beacon: &Beacon,
+    ) -> Result<(), DropReason> {
+        let attached = !beacon.path.is_empty();
+        let later = beacon.standing.epoch > self.standing.epoch;
+        if attached && later {
+            self.source.check_epoch(now, beacon.standing.epoch)?;
+            if let Err(reason) = self.check_path(&beacon.path) {
+                self.lose_parent(now, true);
+                return Err(reason);
+            }
+            if beacon.path.len() >= limits::PATH {
+                self.lose_parent(now, false);
+                return Ok(());
+            }
+        }
+        let scope = self.scope;
+        let Stage::Attached(parent) = &mut self.stage else { return Ok(()) };
+        parent.hear_beacon(now, beacon, scope);
+        if !attached {
+            // Nodes below learn so too.
+            if !self.path.is_empty() {
+                self.path.clear();
+                self.beacon_soon(now);
+            }
+        } else if later {
+            parent.fresh = now;
+            self.bars.pardon(parent.address);
+            let moved =
+                self.path.len() != beacon.path.len() + 1 || !self.path.starts_with(&beacon.path);
+            self.standing = beacon.standing.below();
+            if moved {
+                let is_deeper = self.path.len() <= beacon.path.len();
+                self.path.clone_from(&beacon.path);
+                self.path.push(self.id);
+                self.beacon_soon(now);
+                if is_deeper {
+                    self.improve_soon(now);
+                }
+            }
+        }
+        self.watch_parent();
+        Ok(())
+    }
+
+    /// Checks on the parent when it may have failed.
+    pub(super) fn watch_parent(&mut self) {
+        if let Stage::Attached(parent) = &self.stage {
+            self.stage_timer = Some(parent.fails_at(&self.config));
+        }
+    }
+
+    /// Searches for another parent. `bar` tells whether this one is to blame.
+    pub(super) fn lose_parent(&mut self, now: Instant, bar: bool) {
+        let Some(address) = self.parent().map(|parent| parent.address) else { return };
+        if bar {
+            self.bars.bar(now, address);
+        }
+        self.events.push_back(TreeEvent::Detached);
+        self.search(now);
+        self.beacon_soon(now);
+    }
+
+    pub(super) fn on_dismiss(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        token: u64,
+        reason: Dismissal,
+    ) -> Result<(), DropReason> {
+        if self.on_former_goes(now, arrival.from, token) {
+            return Ok(());
+        }
+        let Stage::Attached(parent) = &self.stage else {
+            return Err(DropReason::ForgedParent);
+        };
+        if (parent.address, parent.token) != (arrival.from, token) {
+            return Err(DropReason::ForgedParent);
+        }
+        if reason == Dismissal::Slow {
+            // The nodes below are better off elsewhere, and so are others in the subnet.
+            self.stop_managing();
+            self.improvement.stop();
+            self.path.clear();
+            self.stage = Stage::Outside;
+            self.stage_timer = None;
+            self.events.push_back(TreeEvent::Detached);
+        } else {
+            self.lose_parent(now, false);
+        }
+        self.events.push_back(TreeEvent::Dismissed(reason));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::EPOCH + Duration::from_millis(ms)
+    }
+
+    fn parent() -> Parent {
+        let address = SocketAddr::from(([10, 0, 0, 1], 5000));
+        Parent {
+            id: NodeId(1),
+            address,
+            token: 7,
+            hops: 1,
+            radius: 1,
+            t_ack: Duration::from_millis(100),
+            heard: at(0),
+            fresh: at(0),
+            serves: false,
+        }
+    }
+
+    #[test]
+    fn a_silent_parent_fails_and_one_without_later_epochs_is_cut_off() {
+        let config = TreeConfig::default();
+        let mut parent = parent();
+        assert_eq!(parent.fails_at(&config), at(1000));
+        assert_eq!(parent.failure(at(999), &config), None);
+        assert_eq!(parent.failure(at(1000), &config), Some(Failure::Silent { unheard: true }));
+        (parent.heard, parent.serves) = (at(3500), true);
+        assert_eq!(parent.fails_at(&config), at(4000));
+        assert_eq!(parent.failure(at(4000), &config), Some(Failure::CutOff));
+        assert_eq!(parent.failure(at(4500), &config), Some(Failure::Silent { unheard: false }));
     }
 }

@@ -1,15 +1,17 @@
-//! A child's side of joining: algorithm (A) of [TMTP Fig. 2], and the watch over the parent.
+//! A child's side of joining: algorithm (A) of [TMTP Fig. 2].
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rand_core::Rng;
 use umbel_wire::tmtp::{
-    Beacon, Body, Dismissal, JoinConfirm, JoinRequest, NodeId, Refusal, Role, Search, Standing,
-    Willing, limits,
+    Beacon, Body, JoinConfirm, JoinRequest, NodeId, Refusal, Role, Search, Standing, Willing,
+    limits,
 };
 
-use super::{Arrival, Due, Parent, Parting, Tree, TreeEvent, UNICAST_HOPS, Way};
+use super::parent::{Failure, Parent};
+use super::pauses::Pauses;
+use super::{Arrival, Due, Tree, TreeEvent, UNICAST_HOPS, Way};
 use crate::Instant;
 use crate::chance::uniform;
 use crate::tmtp::DropReason;
@@ -106,7 +108,7 @@ impl Tree {
     /// Begins to look for a parent, unless this node has one or looks already.
     pub(in crate::tmtp) fn join(&mut self, now: Instant) {
         if self.role != Role::Source && matches!(self.stage, Stage::Outside | Stage::Left) {
-            self.retiring = false;
+            self.departure.call_off();
             self.search(now);
         }
     }
@@ -115,7 +117,7 @@ impl Tree {
     pub(super) fn search(&mut self, now: Instant) {
         self.path.clear();
         self.improvement.stop();
-        if !self.has_managed {
+        if !self.election.has_managed() {
             // No node has this one as its parent, so it may stand anywhere.
             self.standing = Standing::default();
         }
@@ -161,13 +163,9 @@ impl Tree {
     fn on_nobody(&mut self, now: Instant) {
         self.stage = Stage::Waiting;
         // Nodes that were refused at once do not come back at once.
-        self.stage_timer = Some(now + self.backoff.mul_f64(0.5 + uniform(&mut self.random)));
-        self.backoff = match self.refusal {
-            // There is a tree, which grows.
-            Some(Refusal::Full | Refusal::Detached) => self.config.search_backoff,
-            _ => (self.backoff * 2).min(self.config.search_backoff_max),
-        };
-        if let Some(refusal) = self.refusal.take() {
+        let (pause, refusal) = self.pauses.end(&self.config);
+        self.stage_timer = Some(now + pause.mul_f64(0.5 + uniform(&mut self.random)));
+        if let Some(refusal) = refusal {
             self.events.push_back(TreeEvent::Refused(refusal));
         }
     }
@@ -245,10 +243,10 @@ impl Tree {
         if self.bars.is_barred(now, address) {
             return Err(DropReason::Barred);
         }
-        if standing.depth == 0 && address != self.source_address {
+        if standing.depth == 0 && address != self.source.address() {
             return Err(DropReason::ForgedSource);
         }
-        self.check_epoch(now, standing.epoch)?;
+        self.source.check_epoch(now, standing.epoch)?;
         if !standing.may_be_above(self.standing) || usize::from(standing.depth) + 1 >= limits::PATH
         {
             return Err(DropReason::Loop);
@@ -310,21 +308,21 @@ impl Tree {
             return Ok(());
         }
         let candidate = self.asked(arrival, sender, nonce)?;
-        let by_source = candidate.address == self.source_address;
+        let by_source = candidate.address == self.source.address();
         match reason {
             Refusal::NotAdmitted | Refusal::Leaving if by_source => {
-                self.refusal = Some(reason);
+                self.pauses.note(reason);
                 self.on_nobody(now);
             }
             // Only the source is believed about this.
             Refusal::NotAdmitted => {
-                self.refusal.get_or_insert(reason);
+                self.pauses.note_doubtful(reason);
                 self.bars.bar(now, candidate.address);
                 self.ask_source(now);
             }
             Refusal::Leaving => self.ask_source(now),
             _ => {
-                self.refusal = Some(reason);
+                self.pauses.note(reason);
                 self.request_next(now);
             }
         }
@@ -354,8 +352,8 @@ impl Tree {
     /// Returns the source at its announced address.
     fn source_candidate(&self) -> Candidate {
         Candidate {
-            id: self.source.map(|(id, ..)| id),
-            address: self.source_address,
+            id: self.source.id(),
+            address: self.source.address(),
             hops: self.scope,
             depth: 0,
             children: 0,
@@ -399,23 +397,13 @@ impl Tree {
         self.standing = beacon.standing.below();
         self.path.clone_from(&beacon.path);
         self.path.push(self.id);
-        self.stage = Stage::Attached(Parent {
-            id: sender,
-            address: candidate.address,
-            token: confirm.token,
-            hops: candidate.hops.min(hops),
-            radius: beacon.radius.min(self.scope),
-            t_ack: beacon.timing.t_ack,
-            heard: now,
-            fresh: now,
-            serves: false,
-        });
-        self.backoff = self.config.search_backoff;
-        self.refusal = None;
-        self.subnet_heard = None;
+        let parent = Parent::new(now, (&candidate, hops), (sender, confirm), self.scope);
+        self.stage = Stage::Attached(parent);
+        self.pauses = Pauses::new(&self.config);
+        self.election.take_hears_manager();
         self.watch_parent();
         self.beacon_soon(now);
-        self.answer_former();
+        self.answer_departed();
         self.improve_later(now);
         self.events.push_back(TreeEvent::Attached(Box::new(confirm.clone())));
     }
@@ -425,8 +413,8 @@ impl Tree {
         if path.contains(&self.id) {
             return Err(DropReason::Loop);
         }
-        match self.source {
-            Some((source, ..)) if path.first() != Some(&source) => Err(DropReason::AbsurdHops),
+        match self.source.id() {
+            Some(source) if path.first() != Some(&source) => Err(DropReason::AbsurdHops),
             _ => Ok(()),
         }
     }
@@ -444,7 +432,7 @@ impl Tree {
         if self.bars.is_barred(now, address) {
             return Err(DropReason::Barred);
         }
-        if beacon.role == Role::Source && address != self.source_address {
+        if beacon.role == Role::Source && address != self.source.address() {
             if self.role == Role::Source {
                 self.on_rival_source(address);
             }
@@ -459,7 +447,7 @@ impl Tree {
             }
             self.on_parents_beacon(now, beacon)?;
         }
-        if hops > 1 || self.retiring || self.flat {
+        if hops > 1 || self.departure.is_retiring() || self.flat {
             return Ok(());
         }
         match self.role {
@@ -473,109 +461,6 @@ impl Tree {
         Ok(())
     }
 
-    fn on_parents_beacon(&mut self, now: Instant, beacon: &Beacon) -> Result<(), DropReason> {
-        let attached = !beacon.path.is_empty();
-        let later = beacon.standing.epoch > self.standing.epoch;
-        if attached && later {
-            self.check_epoch(now, beacon.standing.epoch)?;
-            if let Err(reason) = self.check_path(&beacon.path) {
-                self.lose_parent(now, true);
-                return Err(reason);
-            }
-            if beacon.path.len() >= limits::PATH {
-                self.lose_parent(now, false);
-                return Ok(());
-            }
-        }
-        let scope = self.scope;
-        let Stage::Attached(parent) = &mut self.stage else { return Ok(()) };
-        parent.heard = now;
-        parent.serves = true;
-        parent.radius = beacon.radius.min(scope);
-        parent.t_ack = beacon.timing.t_ack;
-        if !attached {
-            // Nodes below learn so too.
-            if !self.path.is_empty() {
-                self.path.clear();
-                self.beacon_soon(now);
-            }
-        } else if later {
-            parent.fresh = now;
-            self.bars.pardon(parent.address);
-            let moved =
-                self.path.len() != beacon.path.len() + 1 || !self.path.starts_with(&beacon.path);
-            self.standing = beacon.standing.below();
-            if moved {
-                let is_deeper = self.path.len() <= beacon.path.len();
-                self.path.clone_from(&beacon.path);
-                self.path.push(self.id);
-                self.beacon_soon(now);
-                if is_deeper {
-                    self.improve_soon(now);
-                }
-            }
-        }
-        self.watch_parent();
-        Ok(())
-    }
-
-    /// Checks on the parent when it may have failed.
-    fn watch_parent(&mut self) {
-        if let Stage::Attached(parent) = &self.stage {
-            let silence = self.parent_silence(parent);
-            let cut_off = silence.saturating_mul(self.config.detached_patience);
-            self.stage_timer = Some((parent.heard + silence).min(parent.fresh + cut_off));
-        }
-    }
-
-    fn parent_silence(&self, parent: &Parent) -> Duration {
-        let period = parent.t_ack.clamp(self.config.beacon_min, self.config.beacon_max);
-        let silence = parent.t_ack.max(period).saturating_mul(self.config.parent_silence);
-        silence.max(self.config.parent_silence_min)
-    }
-
-    /// Searches for another parent. `bar` tells whether this one is to blame.
-    pub(super) fn lose_parent(&mut self, now: Instant, bar: bool) {
-        let Some(address) = self.parent().map(|parent| parent.address) else { return };
-        if bar {
-            self.bars.bar(now, address);
-        }
-        self.events.push_back(TreeEvent::Detached);
-        self.search(now);
-        self.beacon_soon(now);
-    }
-
-    pub(super) fn on_dismiss(
-        &mut self,
-        now: Instant,
-        arrival: Arrival,
-        token: u64,
-        reason: Dismissal,
-    ) -> Result<(), DropReason> {
-        if self.on_former_goes(now, arrival.from, token) {
-            return Ok(());
-        }
-        let Stage::Attached(parent) = &self.stage else {
-            return Err(DropReason::ForgedParent);
-        };
-        if (parent.address, parent.token) != (arrival.from, token) {
-            return Err(DropReason::ForgedParent);
-        }
-        if reason == Dismissal::Slow {
-            // The nodes below are better off elsewhere, and so are others in the subnet.
-            self.stop_managing();
-            self.improvement.stop();
-            self.path.clear();
-            self.stage = Stage::Outside;
-            self.stage_timer = None;
-            self.events.push_back(TreeEvent::Detached);
-        } else {
-            self.lose_parent(now, false);
-        }
-        self.events.push_back(TreeEvent::Dismissed(reason));
-        Ok(())
-    }
-
     pub(super) fn on_stage_timer(&mut self, now: Instant) {
         match &mut self.stage {
             Stage::Outside | Stage::Left => {}
@@ -583,7 +468,7 @@ impl Tree {
                 let tries = *tries;
                 if tries < self.config.subnet_tries {
                     self.search_subnet(now, tries + 1);
-                } else if self.subnet_heard.take().is_some() {
+                } else if self.election.take_hears_manager() {
                     // There is a manager, or a node about to become attached as one.
                     self.search_subnet(now, 1);
                 } else {
@@ -612,35 +497,23 @@ impl Tree {
                     self.send_request(now);
                 } else {
                     let address = candidate.address;
-                    if address != self.source_address {
+                    if address != self.source.address() {
                         self.bars.bar(now, address);
                     }
                     self.request_next(now);
                 }
             }
             Stage::Attached(parent) => {
-                let parent = parent.clone();
-                let silence = self.parent_silence(&parent);
-                if now.since(parent.heard) >= silence {
+                match parent.failure(now, &self.config) {
                     // A failed parent answers no search. One that was never heard may go on
                     // answering.
-                    self.lose_parent(now, !parent.serves);
-                } else if now.since(parent.fresh) >= silence * self.config.detached_patience {
-                    self.lose_parent(now, false);
-                } else {
-                    self.watch_parent();
+                    Some(Failure::Silent { unheard }) => self.lose_parent(now, unheard),
+                    Some(Failure::CutOff) => self.lose_parent(now, false),
+                    None => self.watch_parent(),
                 }
             }
             Stage::Dissolving { .. } => self.on_dissolving(now),
             Stage::Leaving { .. } => self.on_leaving(now),
-        }
-    }
-
-    /// Gives up the remaining children.
-    pub(super) fn abandon(&mut self) {
-        let children: Vec<NodeId> = self.family.iter().map(|(id, _)| id).collect();
-        for id in children {
-            self.part(id, Parting::Dismissed);
         }
     }
 }
