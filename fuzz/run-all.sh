@@ -13,9 +13,9 @@ cd "$(dirname "$0")/.."
 seconds=60 rounds=1 work=target/fuzz-work targets=()
 while [ $# -gt 0 ]; do
     case $1 in
-        --seconds) seconds=$2 && shift 2 ;;
-        --rounds) rounds=$2 && shift 2 ;;
-        --work) work=$2 && shift 2 ;;
+        --seconds) seconds=${2:?--seconds needs a number} && shift 2 ;;
+        --rounds) rounds=${2:?--rounds needs a number} && shift 2 ;;
+        --work) work=${2:?--work needs a folder} && shift 2 ;;
         -*) echo "run-all.sh: unknown option $1" >&2 && exit 2 ;;
         *) targets+=("$1") && shift ;;
     esac
@@ -56,7 +56,7 @@ for ((round = 1; round <= rounds; round++)); do
             exit 1
         fi
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        total=$((total + runs))
-        echo "$(date -u +%FT%TZ) round $round $target: $runs inputs, $total in all"
+        total=$((total + ${runs:-0}))
+        echo "$(date -u +%FT%TZ) round $round $target: ${runs:-no} inputs, $total in all"
     done
 done

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-#[path = "common/checks.rs"]
+#[path = "common/checks/mod.rs"]
 mod checks;
 #[path = "../../umbel-wire/tests/common/corpus.rs"]
 mod corpus;
@@ -115,4 +115,26 @@ fn the_corpora_of_engines_that_talk_to_each_other_replay() {
 fn the_corpus_of_smo_delivery_replays() {
     corpus::replay("smo_delivery", 4, checks::smo_delivery);
     checks::smo_delivery(&files("smo_delivery").collect::<Vec<_>>().concat());
+}
+
+/// Two engines that talk to each other behind a token and a seal; returns the symbols that came
+/// through.
+type Symbols = (&'static str, fn(&[u8]) -> usize);
+
+const SYMBOLS: [Symbols; 2] = [
+    ("repository_sealed", checks::symbols_of_sealed_repository),
+    ("tmtp_closed", checks::symbols_of_closed_feed),
+];
+
+#[test]
+fn the_seeds_get_past_the_opening_of_the_seal() {
+    for (target, symbols) in SYMBOLS {
+        let taken: Vec<_> = corpus::files(target)
+            .into_iter()
+            .map(|(name, bytes)| (name, symbols(&bytes)))
+            .collect();
+        let deep = taken.iter().filter(|(_, symbols)| *symbols > 0).count();
+        // Some seeds stand for a network that drops all, or in which little time passes.
+        assert!(deep * 2 >= taken.len(), "{target}: {taken:?}");
+    }
 }

@@ -19,9 +19,9 @@ pub fn t_tail(t: f64, freedom: usize) -> f64 {
     }
 }
 
-/// Returns what a variable with Student's t distribution of `freedom` degrees of freedom exceeds
-/// with the probability `tail`, which is above 0 and at most ½. For the interval that contains a
-/// mean with 95 % probability it is 0.025.
+/// Returns what a variable with Student's t distribution exceeds with the probability `tail`.
+/// The distribution has `freedom` degrees of freedom; `tail` is above 0 and at most ½. It is 0.025
+/// for the interval that contains a mean with 95 % probability.
 ///
 /// # Panics
 ///

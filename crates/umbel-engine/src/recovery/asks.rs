@@ -132,7 +132,7 @@ impl Asks {
         later
     }
 
-    /// Returns the blocks that are to be asked for now, at most `most`, and how often each was.
+    /// Returns the blocks to ask for now, at most `most`, and how often each was asked for.
     /// Each is asked for again at the time that `again` returns for that number. A block that is
     /// up to `early` too early may go along with others.
     pub(crate) fn take_due(

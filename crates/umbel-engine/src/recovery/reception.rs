@@ -287,8 +287,8 @@ impl Reception {
         }
     }
 
-    /// Returns the source symbols that are to be asked for one by one: as many as are missing, the
-    /// lowest first. `None` if nothing is held of the block, so that its length is not known.
+    /// Returns the source symbols to ask for one by one: as many as are missing, the lowest first.
+    /// `None` if nothing is held of the block, so that its length is not known.
     pub(crate) fn symbols_lacking(&self, block: u32) -> Option<EsiSet> {
         let part = self.parts.get(&block)?;
         let all: EsiSet = (0..u32::from(part.k)).collect();

@@ -20,7 +20,7 @@ const AHEAD: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Repair {
-    /// All source symbols are to be sent, as soon as their number is known.
+    /// Whether all source symbols are due, as soon as their number is known.
     whole: bool,
     /// Number of fresh symbols to send, with FEC.
     fresh: u16,
@@ -78,7 +78,7 @@ impl Repair {
 pub(crate) struct Repairs {
     fec: bool,
     blocks: BTreeMap<u32, Repair>,
-    /// Blocks of which something is to be sent, and which are held here.
+    /// Blocks of which something is due, and which are held here.
     due: BTreeSet<u32>,
     max_blocks: usize,
     /// Where fresh symbols of a block begin is drawn, since others send some too.
@@ -300,7 +300,7 @@ mod tests {
         Lack::Exact(symbols.iter().copied().collect())
     }
 
-    /// Returns everything that is to be sent now, for blocks of eight symbols.
+    /// Returns everything that is due now, for blocks of eight symbols.
     fn drain(repairs: &mut Repairs, now: Instant) -> Vec<(u32, u32)> {
         let mut sent = Vec::new();
         while let Some((block, esi, count)) = repairs.peek(|_| Some(8)) {

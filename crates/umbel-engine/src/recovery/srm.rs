@@ -35,8 +35,8 @@ const HOLD_DOWN: f64 = 3.0;
 /// Shortest distance that is believed: nodes are busy.
 const LEAST_AWAY: Duration = Duration::from_millis(1);
 
-/// Returns how far a member is away that is so many hops from here, where `rtt` is the round trip
-/// to another node that is `of` hops from here.
+/// Returns how far a member is away that is so many hops from here. `rtt` is the round trip to
+/// another node, which is `of` hops from here.
 pub(crate) fn away(rtt: Duration, hops: Option<u8>, of: Option<u8>) -> Duration {
     let share = match (hops, of) {
         (Some(hops), Some(of)) => f64::from(hops) / f64::from(of.max(1)),

@@ -1,7 +1,7 @@
 //! The claims of the paper's text, and whether they hold.
 //!
-//! Here "about" a number is within a half of it, "independent" within a half over the whole range,
-//! "close to one" above 0.9, "a few percent" 1 to 6 %.
+//! Here "about" a number is within a half of it, and "independent" within a half over the whole
+//! range. "Close to one" is above 0.9, "a few percent" is 1 to 6 %.
 
 use super::figures::{
     COMPARED, LATENCIES_US, LEVEL, MEAN, RECEIVERS, SIZES, WINDOW_NAMES, estimate, fit,

@@ -12,8 +12,8 @@ use crate::random::uniform;
 pub enum Traffic {
     /// T_k = T_{k−1} + Δ + N_k, where N_k is uniform on [−Δ/2, Δ/2] [RLM §4].
     Cbr,
-    /// Bursts: in each second a layer of A packets a second has 1 packet with probability 1 − 1/P,
-    /// and P·A + 1 − P packets with probability 1/P, at even distances. The mean is A.
+    /// Bursts: a layer of A packets a second has 1 packet in a second with probability 1 − 1/P.
+    /// With probability 1/P it has P·A + 1 − P packets, at even distances. The mean is A.
     Bursts {
         /// P: how much the greatest rate is above the mean; at least 1.
         peak: f64,

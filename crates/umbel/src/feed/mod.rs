@@ -129,8 +129,8 @@ fn is_open(feed: &Feed) -> bool {
 
 /// Returns the key that a token stands for in one feed.
 ///
-/// Argon2id [RFC 9106] makes each guess at a token that was overheard cost 19 MiB and two passes,
-/// and the feed in the salt makes it good for one feed only.
+/// Argon2id [RFC 9106] makes each guess at a token that was overheard cost 19 MiB and two passes.
+/// The feed in the salt makes a guess good for one feed only.
 ///
 /// # Errors
 ///

@@ -109,6 +109,17 @@ fn tell_client(client: &mut Receiver<MemorySink>, now: Instant, message: &Server
     client.handle_datagram(now, Datagram { by, hop_limit: None, payload: &payload });
 }
 
+/// Returns the announcement that a transmission of the whole item begins now.
+fn announcement(toi: Toi) -> ServerMessage {
+    let announcement =
+        Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
+    ServerMessage::Announce {
+        starts_in: Duration::ZERO,
+        nak_spread: Duration::ZERO,
+        announcements: vec![announcement],
+    }
+}
+
 /// Returns a data packet of an item and a transmission, with a symbol of a block.
 pub(super) fn packet_of(item: (Toi, u32), symbol: (u32, u32)) -> Vec<u8> {
     packet_with(item, symbol, 7)
@@ -143,15 +154,8 @@ fn said(client: &mut Receiver<MemorySink>, now: Instant) -> Vec<ClientMessage> {
 #[test]
 fn no_packet_but_that_of_its_own_probe_leads_a_client_back_to_multicast() {
     let (mut client, toi) = client_of_one_item(Vec::new());
-    let announcement =
-        Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
-    let announce = ServerMessage::Announce {
-        starts_in: Duration::ZERO,
-        nak_spread: Duration::ZERO,
-        announcements: vec![announcement],
-    };
     let mut now = Instant::EPOCH;
-    tell_client(&mut client, now, &announce);
+    tell_client(&mut client, now, &announcement(toi));
     let probe = loop {
         now = client.poll_timeout().expect("a probe comes");
         client.handle_timeout(now);
@@ -203,14 +207,7 @@ fn a_block_that_is_damaged_again_comes_on_the_session_and_the_rest_does_not() {
     assert!(client.drops().of(DropReason::Damaging) >= 18 * 20);
     // The server does not say which symbols of the other block are its own, as one of an earlier
     // release.
-    let announcement =
-        Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
-    let announce = ServerMessage::Announce {
-        starts_in: Duration::ZERO,
-        nak_spread: Duration::ZERO,
-        announcements: vec![announcement],
-    };
-    tell_client(&mut client, now, &announce);
+    tell_client(&mut client, now, &announcement(toi));
     let now = now + Duration::from_secs(3);
     client.handle_timeout(now);
     for esi in 0..19 {

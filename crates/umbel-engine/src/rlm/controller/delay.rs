@@ -9,9 +9,10 @@ use crate::Instant;
 use crate::chance::Generator;
 use crate::rlm::config::{DelayConfig, ReceiverConfig, RlmConfig};
 
-/// The state machine of RLM with another sign of congestion. While an experiment is in progress it
-/// is the rise of the queueing delay over what it was before, or a share of lost packets that is
-/// not by chance. A single loss does not end an experiment, as it does on a path with radio links.
+/// The state machine of RLM with another sign of congestion. During an experiment the sign is a
+/// rise of the queueing delay over what it was before. A share of lost packets that is not by
+/// chance is a sign, too. A single loss does not end an experiment, as it does on a path with radio
+/// links.
 #[derive(Debug)]
 pub(in crate::rlm) struct Delay {
     config: DelayConfig,
@@ -51,8 +52,8 @@ impl Delay {
     }
 
     /// Returns the queueing delay above which an experiment has failed. Where others keep the queue
-    /// filled, as TCP does, it rises and falls without any experiment, and only what is above its
-    /// peaks is a rise. If there is no room above them, loss alone ends an experiment.
+    /// filled, as TCP does, the delay rises and falls without any experiment. Then only what is
+    /// above its peaks is a rise. If there is no room above them, loss alone ends an experiment.
     fn limit_of_queueing(&self) -> Duration {
         let DelayConfig { threshold, share_of_greatest, .. } = self.config;
         let mean = self.usual.mean();
@@ -145,8 +146,8 @@ mod tests {
 
     const LAYERS: u8 = 4;
 
-    /// A receiver of 100 packets a second, on whose path packets take this long, and besides wait
-    /// in a queue that others fill to `saw` and empty within each 2 s.
+    /// A receiver of 100 packets a second, on whose path packets take this long. Others fill a
+    /// queue there to `saw` and empty it, within each 2 s.
     struct Run {
         delay: Delay,
         now: Instant,

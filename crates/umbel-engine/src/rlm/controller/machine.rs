@@ -33,7 +33,7 @@ const FIRST_PACKET: Duration = Duration::from_mins(1);
 /// Longest time for which an experiment waits for the end of an object. Chosen: segments of HLS last
 /// less, and one that lost something ends late.
 pub(super) const OBJECT: Duration = Duration::from_secs(6);
-/// Time after the end of an object in which no other may begin if an experiment is to begin. Chosen:
+/// Pause between the end of an object and an experiment, in which no other object begins. Chosen:
 /// repairs of a segment of HLS that were not needed, and then its playlist, follow at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 

@@ -52,7 +52,7 @@ pub(super) trait Controller: fmt::Debug + Send {
     /// Returns the time at which something is next due.
     fn next_timeout(&self) -> Option<Instant>;
 
-    /// Returns the next thing that is to be done.
+    /// Returns the next change of the level, or of an experiment.
     fn poll_action(&mut self) -> Option<Action>;
 
     /// Returns what is known now.

@@ -12,6 +12,7 @@ mod group;
 mod loss;
 mod objects;
 mod subscription;
+mod timers;
 mod units;
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ use self::loss::{Arrival, LossMonitor};
 pub(super) use self::objects::oti;
 use self::objects::{Objects, Outcome};
 use self::subscription::Subscription;
+use self::timers::{Timer, Timers};
 use self::units::Units;
 use super::api::LevelReason;
 use super::api::{
@@ -363,6 +365,18 @@ impl Receiver {
         }
     }
 
+    /// Returns when there is something to do.
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        let waiting = || self.waiting_layers().map(|number| &self.layers[usize::from(number)]);
+        timers.put(Timer::Switch, self.subscription.next_timeout());
+        timers.put(Timer::Level, self.controller.next_timeout());
+        timers.put(Timer::Loss, waiting().filter_map(|layer| layer.loss.next_timeout()).min());
+        timers.put(Timer::Object, waiting().filter_map(|layer| layer.objects.next_timeout()).min());
+        timers.put(Timer::Session, self.inside.then(|| self.group.next()));
+        timers
+    }
+
     fn build(&mut self, now: Instant, due: &Due) -> Vec<u8> {
         let (tsi, receiver) = (self.config.tsi, self.config.receiver);
         match *due {
@@ -416,8 +430,15 @@ impl Engine for Receiver {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.subscription.on_timeout(now);
-        self.controller.on_timeout(now);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Switch => self.subscription.on_timeout(now),
+                Timer::Level => self.controller.on_timeout(now),
+                // These are settled after any input.
+                Timer::Loss | Timer::Object | Timer::Session => {}
+            }
+        }
         self.settle(now);
     }
 
@@ -438,12 +459,6 @@ impl Engine for Receiver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let layers = self.waiting_layers().flat_map(|number| {
-            let layer = &self.layers[usize::from(number)];
-            [layer.loss.next_timeout(), layer.objects.next_timeout()].into_iter().flatten()
-        });
-        let session = self.inside.then(|| self.group.next());
-        let others = [self.controller.next_timeout(), self.subscription.next_timeout(), session];
-        layers.chain(others.into_iter().flatten()).min()
+        self.timers().next()
     }
 }

@@ -12,6 +12,7 @@ use crate::Instant;
 use crate::rlm::api::LayerStats;
 use crate::rlm::config::SourceConfig;
 use crate::rlm::symbols::repairs_of_units;
+use crate::timers::timers;
 
 /// A packet's place in its block or object, and its symbol.
 #[derive(Clone, Debug)]
@@ -23,6 +24,16 @@ pub(super) struct Symbol {
     pub(super) body: Bytes,
     /// Whether it is a repair symbol.
     pub(super) repair: bool,
+}
+
+timers! {
+    /// Timers of a layer.
+    enum Timer, Timers {
+        /// When to close the open block, whether full or not.
+        Close,
+        /// When to drop the first unit of the queue, since it has waited too long.
+        Drop,
+    }
 }
 
 /// Units of the block that is being sent.
@@ -153,9 +164,16 @@ impl Layer {
 
     /// Closes the open block if it has been open long enough, and drops what waited too long.
     pub(super) fn on_timeout(&mut self, now: Instant) {
-        if self.block.as_ref().is_some_and(|block| block.closes <= now) {
-            self.close_block();
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::Close => self.close_block(),
+                Timer::Drop => self.drop_old_units(now),
+            }
         }
+    }
+
+    fn drop_old_units(&mut self, now: Instant) {
         while let Some(&(since, _)) = self.units.front()
             && since + self.queue_time <= now
         {
@@ -164,11 +182,16 @@ impl Layer {
         }
     }
 
-    /// Returns the time at which the open block closes, or the first unit has waited too long.
+    /// Returns when there is something to do.
+    fn timers(&self) -> Timers {
+        let mut timers = Timers::default();
+        timers.put(Timer::Close, self.block.as_ref().map(|block| block.closes));
+        timers.put(Timer::Drop, self.units.front().map(|&(since, _)| since + self.queue_time));
+        timers
+    }
+
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let block = self.block.as_ref().map(|block| block.closes);
-        let oldest = self.units.front().map(|&(since, _)| since + self.queue_time);
-        block.into_iter().chain(oldest).min()
+        self.timers().next()
     }
 
     /// Repairs come first, since they belong to what was sent before.

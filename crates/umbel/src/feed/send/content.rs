@@ -345,8 +345,8 @@ impl Unsigned {
     }
 }
 
-/// Reads to the end. What was read is sent when there are blocks enough to sign at a time, when the
-/// input is idle for a moment, and at the latest after [`UNSIGNED`].
+/// Reads to the end. Sends what was read when there are blocks enough to sign at a time, or
+/// when the input is idle for a moment; at the latest after [`UNSIGNED`].
 fn copy(
     input: &mut File,
     writer: &mut PipeWriter,
