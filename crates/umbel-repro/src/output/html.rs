@@ -1,4 +1,4 @@
-//! The report as a web page.
+//! Reports as web pages.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,7 @@ use super::{Certainty, Figure, Report, Row, Section, Table, Verdict, escape, num
 
 /// Returns the page, which needs no other file.
 pub(super) fn page(report: &Report) -> String {
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
-        include_str!("report.css"),
-        svg::STYLE,
-        title = escape(&report.title),
-    );
+    let mut html = head(&report.title);
     paragraphs(&mut html, &report.intro);
     if !report.rows.is_empty() {
         verdicts(&mut html, report);
@@ -37,6 +30,41 @@ pub(super) fn page(report: &Report) -> String {
     settings(&mut html, report);
     html.push_str("</body>\n</html>\n");
     html
+}
+
+/// Returns a page that links reports with their counts of verdicts.
+pub(super) fn index(reports: &[Report]) -> String {
+    let mut html = head("Reproductions");
+    html.push_str("<div class=\"panel\">\n<table>\n<thead><tr><th>paper</th>");
+    for name in ["judged", "ok", "missed", "undecided", "not judged"] {
+        let _ = write!(html, "<th class=\"number\">{name}</th>");
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for report in reports {
+        let (paper, title) = (report.paper, escape(&report.title));
+        let _ = write!(html, "<tr><td><a href=\"{paper}/report.html\">{title}</a></td>");
+        let [ok, missed, undecided, remarks] =
+            [Verdict::Ok, Verdict::Miss, Verdict::Undecided, Verdict::Remark]
+                .map(|verdict| report.count(verdict));
+        for count in [report.judged(), ok, missed, undecided, remarks] {
+            let _ = write!(html, "<td class=\"number\">{count}</td>");
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody>\n</table>\n</div>\n</body>\n</html>\n");
+    html
+}
+
+/// Returns the beginning of a page, up to its heading.
+fn head(title: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n",
+        include_str!("report.css"),
+        svg::STYLE,
+        title = escape(title),
+    )
 }
 
 fn verdicts(html: &mut String, report: &Report) {

@@ -323,6 +323,18 @@ impl Report {
     }
 }
 
+/// Writes `index.html`, which links reports with their counts of verdicts, to the directory that
+/// has each of them in a folder of its paper's name. Returns the place of the page.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be written.
+pub fn write_index(dir: &Path, reports: &[Report]) -> Result<PathBuf, OutputError> {
+    let path = dir.join("index.html");
+    write_file(&path, &html::index(reports))?;
+    Ok(path)
+}
+
 /// Marks the papers' own points in the figures, as far as the rows know them.
 pub(crate) fn mark(figures: &mut [Figure], rows: &[Row]) {
     for figure in figures {

@@ -482,3 +482,26 @@ fn reported_ranges_are_bands_and_points_that_have_not_settled_are_hollow() {
     let table = csv::figure(&figures[0]);
     assert!(table.contains("R(10) (reported),NaN,4,NaN\nR(10) (reported),NaN,5,NaN\n"), "{table}");
 }
+
+#[test]
+fn the_index_links_each_report_with_its_counts() {
+    let report = Report {
+        paper: "lms",
+        title: "A & B".to_owned(),
+        intro: String::new(),
+        figures: Vec::new(),
+        rows: vec![
+            row(1.0, 0.0, 2.0),
+            row(3.0, 0.0, 2.0),
+            row(4.0, 0.0, 2.0),
+            row(1.0, 0.0, 2.0).unjudged("by definition"),
+        ],
+        sections: Vec::new(),
+        notes: Vec::new(),
+        settings: Vec::new(),
+    };
+    let page = html::index(&[report]);
+    let counts = [3, 1, 2, 0, 1].map(|count| format!("<td class=\"number\">{count}</td>"));
+    let link = "<td><a href=\"lms/report.html\">A &amp; B</a></td>";
+    assert!(page.contains(&format!("{link}{}", counts.concat())), "{page}");
+}

@@ -200,8 +200,8 @@ fn intro(options: &Options, outcomes: &Outcomes<Point>) -> String {
 fn settings(options: &Options) -> Vec<(String, String)> {
     let mut settings = vec![
         ("--seeds".to_owned(), options.seeds.to_string()),
-        ("--duration".to_owned(), options.duration.as_secs().to_string()),
-        ("--warm-up".to_owned(), options.warm_up.as_secs().to_string()),
+        ("--duration".to_owned(), options.duration.as_secs_f64().to_string()),
+        ("--warm-up".to_owned(), options.warm_up.as_secs_f64().to_string()),
     ];
     settings.extend(options.parts.settings());
     let choices = options.choices.to_string();

@@ -16,7 +16,7 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use umbel_repro::archive::{Archive, Origin, Use};
-use umbel_repro::output::{Report, Row, Verdict};
+use umbel_repro::output::{Report, Row, Verdict, write_index};
 use umbel_repro::pool::{Pool, Progress, all_cores};
 use umbel_repro::repository;
 use umbel_repro::repository::Part;
@@ -35,7 +35,7 @@ use super::output::{Meter, Output};
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
-  umbel repro all --out out/                         all five, in folders of out/
+  umbel repro all --out out/                         all five, in folders; open out/index.html
   umbel repro all --out out/ --resume                go on after it was killed, or with more --seeds
   umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
 pub(super) struct ReproArgs {
@@ -199,15 +199,15 @@ fn run_all(common: &Common, output: &Output) -> anyhow::Result<ExitCode> {
             smo_paper::run(&smo_paper::Options { seeds, pool, ..Default::default() }, progress)
         }),
     ];
-    let mut code = ExitCode::SUCCESS;
+    let mut index = Vec::new();
     for (name, options, experiments) in papers {
         output.note(format!("{name}:"));
         let common = Common { out: common.out.join(name), ..common.clone() };
-        if make((name, options), &common, output, experiments)? != ExitCode::SUCCESS {
-            code = ExitCode::FAILURE;
-        }
+        index.push(computed((name, options), &common, output, experiments)?);
     }
-    Ok(code)
+    let page = write_index(&common.out, &index)?;
+    output.note(format!("all reports: {}", page.display()));
+    Ok(code(common, &index))
 }
 
 /// Returns the options on which outcomes depend.
@@ -252,13 +252,31 @@ fn run_repository(args: &RepositoryArgs, output: &Output) -> anyhow::Result<Exit
 /// Runs a paper's experiments, and writes and shows their results. The tuple has the paper's name,
 /// and the options on which outcomes depend.
 fn make(
-    (paper, options): (&str, &str),
+    paper: (&str, &str),
     common: &Common,
     output: &Output,
     experiments: impl FnOnce(Pool, &dyn Progress) -> Report,
 ) -> anyhow::Result<ExitCode> {
+    let report = computed(paper, common, output, experiments)?;
+    Ok(code(common, &[report]))
+}
+
+/// Returns failure with `--strict` unless every judged number is within its bounds.
+fn code(common: &Common, reports: &[Report]) -> ExitCode {
+    let fails = |report: &Report| report.count(Verdict::Ok) < report.judged();
+    ExitCode::from(u8::from(common.strict && reports.iter().any(fails)))
+}
+
+/// Returns the report of a paper, which is written and shown.
+fn computed(
+    (paper, options): (&str, &str),
+    common: &Common,
+    output: &Output,
+    experiments: impl FnOnce(Pool, &dyn Progress) -> Report,
+) -> anyhow::Result<Report> {
     let archive = common.archive(paper, options)?;
     let (begun, started) = (SystemTime::now(), Instant::now());
+    let processor_before = manifest::processor_time()?;
     let bar = Bar {
         output: output.clone(),
         meter: Meter::work(output),
@@ -270,10 +288,10 @@ fn make(
     bar.meter.clear();
     archive.finish()?;
     report.write(&common.out)?;
-    Manifest::new(&report, common, begun, started.elapsed())?.write(&common.out)?;
-    show(&report, common, started.elapsed(), output);
-    let failed = common.strict && report.count(Verdict::Ok) < report.judged();
-    Ok(ExitCode::from(u8::from(failed)))
+    let took = (started.elapsed(), manifest::processor_time()? - processor_before);
+    Manifest::new(&report, common, begun, took)?.write(&common.out)?;
+    show(&report, common, took.0, output);
+    Ok(report)
 }
 
 /// Prints the table and the place of the report.

@@ -43,6 +43,13 @@ fn the_folder_has_a_page_tables_and_plots() {
     assert_eq!(manifest["arguments"][1], "repository");
     assert_eq!(manifest["seeds"], 1);
     assert_eq!(manifest["rows"], table.lines().count() - 1);
+    // No argument names this one.
+    let warm_up = serde_json::json!(["--warm-up", "8.571428571"]);
+    assert!(manifest["settings"].as_array().unwrap().contains(&warm_up), "{manifest}");
+    assert!(manifest["processor_seconds"].is_f64(), "{manifest}");
+    if let Some(commit) = manifest["commit"].as_str() {
+        assert_eq!(commit.len(), 40, "{manifest}");
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use serde::Serialize;
 use umbel_repro::output::{Report, Verdict};
 use umbel_repro::pool::all_cores;
@@ -27,6 +29,18 @@ pub(super) fn program() -> anyhow::Result<String> {
     Ok(program.finalize().to_hex().to_string())
 }
 
+/// Returns the processor time of all threads of this program so far.
+///
+/// # Errors
+///
+/// If the system does not tell.
+pub(super) fn processor_time() -> anyhow::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("cannot tell the processor time")?;
+    let parts = [usage.user_time(), usage.system_time()];
+    let of = |part: TimeVal| Duration::from_micros(part.num_microseconds().unsigned_abs());
+    Ok(parts.map(of).iter().sum())
+}
+
 /// What another run needs to give the same report, and what it came to.
 ///
 /// The same program gives the same report for the same options, on any machine.
@@ -35,7 +49,13 @@ pub(super) struct Manifest {
     version: &'static str,
     /// BLAKE3 digest of the program's file. It tells apart programs of one version.
     program: String,
+    /// The commit that was checked out when the program was built, if it was built in a checkout.
+    /// Changes that were not committed show in the digest only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
     arguments: Vec<String>,
+    /// All settings with their values, those too that no argument names; some are there twice.
+    settings: Vec<(String, String)>,
     /// Seeds of each run are 1 to this number.
     seeds: u32,
     system: &'static str,
@@ -43,14 +63,17 @@ pub(super) struct Manifest {
     processors: usize,
     begun_unix_s: u64,
     seconds: f64,
+    /// Processor time of all threads.
+    processor_seconds: f64,
     rows: usize,
     ok: usize,
     misses: usize,
     undecided: usize,
+    not_judged: usize,
 }
 
 impl Manifest {
-    /// Describes a report that was just made.
+    /// Describes a report that was just made, in this time and processor time.
     ///
     /// # Errors
     ///
@@ -59,15 +82,17 @@ impl Manifest {
         report: &Report,
         common: &Common,
         begun: SystemTime,
-        took: Duration,
+        (took, processor): (Duration, Duration),
     ) -> anyhow::Result<Manifest> {
         Ok(Manifest {
             version: env!("CARGO_PKG_VERSION"),
             program: program()?,
+            commit: option_env!("UMBEL_COMMIT"),
             arguments: std::env::args_os()
                 .skip(1)
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
+            settings: report.settings.clone(),
             seeds: common.seeds,
             system: std::env::consts::OS,
             processor: std::env::consts::ARCH,
@@ -76,10 +101,12 @@ impl Manifest {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
             seconds: took.as_secs_f64(),
+            processor_seconds: processor.as_secs_f64(),
             rows: report.rows.len(),
             ok: report.count(Verdict::Ok),
             misses: report.count(Verdict::Miss),
             undecided: report.count(Verdict::Undecided),
+            not_judged: report.count(Verdict::Remark),
         })
     }
 
