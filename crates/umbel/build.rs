@@ -1,10 +1,14 @@
-//! Tells the program the commit that it is built from, if there is one.
+//! Tells a release build of the program the commit that it is built from, if there is one. A debug
+//! build, in which each commit would compile the program and all its tests anew, has none.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var_os("PROFILE").is_none_or(|profile| profile != "release") {
+        return;
+    }
     // In a copy of the sources inside of another repository, that one's commit says nothing.
     if git(&["ls-files", "--error-unmatch", "build.rs"]).is_none() {
         return;

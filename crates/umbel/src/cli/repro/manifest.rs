@@ -49,8 +49,8 @@ pub(super) struct Manifest {
     version: &'static str,
     /// BLAKE3 digest of the program's file. It tells apart programs of one version.
     program: String,
-    /// The commit that was checked out when the program was built, if it was built in a checkout.
-    /// Changes that were not committed show in the digest only.
+    /// The commit that was checked out when the program was built, if it is a release build from a
+    /// checkout. Changes that were not committed show in the digest only.
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
     arguments: Vec<String>,
