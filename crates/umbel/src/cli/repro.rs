@@ -288,7 +288,7 @@ fn computed(
     bar.meter.clear();
     archive.finish()?;
     report.write(&common.out)?;
-    let took = (started.elapsed(), manifest::processor_time()? - processor_before);
+    let took = (started.elapsed(), manifest::processor_time()?.saturating_sub(processor_before));
     Manifest::new(&report, common, begun, took)?.write(&common.out)?;
     show(&report, common, took.0, output);
     Ok(report)
