@@ -10,7 +10,8 @@
 //!
 //!  Transmit { to: Channel | Host(peer) } ──▶ frame, cut into segments by kernel or card ──▶ card
 //!                                       └──▶ IP packet, routed by the kernel: this host, or a
-//!                                            host that was not heard lately
+//!                                            host that was not heard lately,
+//!                                            or from several cards
 //! ```
 //!
 //! There are two ways to own the address:
@@ -19,7 +20,8 @@
 //!   it from answering segments for the port with RST. The rule vanishes with this process.
 //! - Nobody owns it. The port then answers ARP and neighbour discovery itself.
 //!
-//! The next hop of a peer is the card that sent its last frame, so that no routes are looked up.
+//! The next hop of a peer is the card that sends its frames, so that no routes are looked up. If
+//! they come from several cards, one may be a stranger's, and the kernel finds the way.
 //!
 //! # Scope and limitations
 //!
@@ -33,6 +35,7 @@
 pub(crate) mod filter;
 pub(crate) mod frame;
 mod guard;
+mod next_hops;
 mod outlet;
 mod own_address;
 pub(crate) mod ring;

@@ -1,21 +1,19 @@
 //! Sends segments: in frames of this program's making, or as IP packets that the kernel routes.
 
-use std::collections::hash_map::RandomState;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lru::LruCache;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, sendmsg};
 use socket2::Socket;
 use umbel_wire::tcp::ip_len;
 
 use super::frame::{Envelope, Mac, multicast_mac};
+use super::next_hops::NextHops;
 use super::run::{MAX_SEGMENTS, Run, Split};
 use super::{Counters, PacketOptions, sys};
 use crate::buffers;
@@ -32,7 +30,7 @@ pub(super) struct Sender {
     /// Sends frames.
     frames: OwnedFd,
     /// Sends IP packets whose next hop the kernel finds: to this host, and to hosts that were not
-    /// heard lately.
+    /// heard lately, or from several cards.
     packets: Socket,
     interface: Interface,
     mac: Mac,
@@ -40,10 +38,7 @@ pub(super) struct Sender {
     hop_limit: u8,
     /// Whether frames of several segments are sent.
     offload: bool,
-    next_hops: LruCache<IpAddr, Mac, RandomState>,
-    /// The host that was heard last, which often is heard again: it has many connections, or its
-    /// acknowledgements come in a row.
-    last_heard: Option<(IpAddr, Mac)>,
+    next_hops: NextHops,
     /// Identification of the next IPv4 packet.
     identification: u16,
     counters: Arc<Counters>,
@@ -65,7 +60,6 @@ impl Sender {
         // Without a protocol it receives nothing.
         sys::bind(frames.as_fd(), interface.index, 0)?;
         let packets = sys::ip_socket(address)?;
-        let peers = NonZeroUsize::new(options.peers).unwrap_or(NonZeroUsize::MIN);
         Ok(Sender {
             frames,
             packets,
@@ -74,22 +68,16 @@ impl Sender {
             address,
             hop_limit: options.hop_limit,
             offload: options.offload,
-            next_hops: LruCache::with_hasher(peers, RandomState::new()),
-            last_heard: None,
+            next_hops: NextHops::new(options.peers),
             identification: 0,
             counters: counters.clone(),
             scratch: Vec::new(),
         })
     }
 
-    /// Notes the card by which a host is reached: the one by which it was heard.
+    /// Notes the card from which a host was heard.
     pub(super) fn heard(&mut self, host: IpAddr, mac: Mac) {
-        if self.last_heard.replace((host, mac)) == Some((host, mac)) {
-            return;
-        }
-        if self.next_hops.get(&host) != Some(&mac) {
-            self.next_hops.put(host, mac);
-        }
+        self.next_hops.heard(host, mac);
     }
 
     /// Returns the number of segments with headers and payloads of this length that leave at once.
@@ -112,7 +100,7 @@ impl Sender {
         let tcp = &tcp[..tcp_len];
         let mac = match to.ip() {
             group if group.is_multicast() => Some(multicast_mac(group)),
-            host => self.next_hops.get(&host).copied(),
+            host => self.next_hops.card(host),
         };
         let Some(mac) = mac else {
             // Such a run has one segment: nothing cuts packets of several.
@@ -155,7 +143,7 @@ impl Sender {
 
     /// Returns whether runs of several segments may be made for this destination.
     fn merges(&self, to: IpAddr) -> bool {
-        self.offload && (to.is_multicast() || self.next_hops.contains(&to))
+        self.offload && (to.is_multicast() || self.next_hops.has_card(to))
     }
 }
 
@@ -194,7 +182,7 @@ impl Outlet for Sender {
             let room = match self.send_run(to, hop_limit, &run) {
                 Ok(()) => Room::Enough,
                 Err(Errno::EAGAIN)
-                    if self.next_hops.contains(&to.ip()) || to.ip().is_multicast() =>
+                    if self.next_hops.has_card(to.ip()) || to.ip().is_multicast() =>
                 {
                     Room::SocketFull
                 }

@@ -302,9 +302,15 @@ impl Source {
                 // The SYN/ACK was lost. Its timer goes on.
                 self.repeat_syn_ack(peer);
             } else {
-                // The client has started anew.
-                self.half_open.remove(&peer);
-                self.on_syn(now, peer, segment);
+                // A client that has started anew resets what it is asked about, and sends its SYN
+                // once more. One that has not, in whose name a stranger speaks, is not parted from
+                // its connection [RFC 5961 §4].
+                self.drops.count(DropReason::Challenged);
+                if self.strays.take(now) {
+                    let seq = self.base.plus(opened.at as u32);
+                    let question = self.bare(peer, seq, Some(expected), Flags::ACK);
+                    self.push_control(peer, question);
+                }
             }
             return;
         }

@@ -72,12 +72,32 @@ fn a_client_that_resets_or_starts_anew_while_it_connects_is_followed() {
         < S 0 mss 1000
         > S. -1 ack 1 member 8080
         < S 100 mss 1000
+        > . 0 ack 1
+        < R 1
+        < S 100 mss 1000
         > S. -1 ack 101 member 8080
         < R 101
         < . 101 ack 0
         > R 0
         ",
-        "NoConnection 1",
+        "NoConnection 1, Challenged 1",
+    );
+}
+
+#[test]
+fn a_syn_in_another_s_name_does_not_part_it_from_its_connection() {
+    run(
+        |_| {},
+        "
+        < S 0 mss 1000
+        > S. -1 ack 1 member 8080
+        < S 7777 mss 1000
+        > . 0 ack 1
+        < . 1 ack 0
+        > . 0 ack 1 member 8080
+        ! Connected
+        ",
+        "Challenged 1",
     );
 }
 
