@@ -12,6 +12,8 @@ mod support;
 
 #[path = "attacks/repositories.rs"]
 mod repositories;
+#[path = "attacks/smo.rs"]
+mod smo;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

@@ -12,6 +12,7 @@ pub(crate) mod ladder;
 pub(crate) mod lms;
 pub(crate) mod process;
 pub(crate) mod routers;
+pub(crate) mod segments;
 pub(crate) mod smo;
 pub(crate) mod ssm;
 pub(crate) mod stranger;

@@ -68,6 +68,8 @@ pub struct ServeSummary {
     pub removed: u64,
     /// Bytes and segments.
     pub traffic: Traffic,
+    /// Input discarded, by reason.
+    pub drops: String,
     /// Whether the user ended it.
     pub interrupted: bool,
 }
@@ -208,6 +210,7 @@ impl<L: Library> ServeHost<L> {
             together: self.desk.together,
             removed: self.removed,
             traffic: self.report.traffic,
+            drops: self.report.drops.clone(),
             interrupted: self.interrupted,
         }
     }
