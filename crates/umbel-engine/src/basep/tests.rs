@@ -284,6 +284,14 @@ fn a_second_end_and_what_lies_beyond_the_end_are_refused() {
 }
 
 #[test]
+fn an_end_at_the_greatest_number_is_far_ahead() {
+    let mut receiver = receiver();
+    data(&mut receiver, u64::MAX, true, false);
+    assert_eq!(sent(&mut receiver, ms(0)), [""; 0]);
+    receiver.assert_dropped("FarAhead 1");
+}
+
+#[test]
 fn only_data_of_the_source_is_taken() {
     let mut receiver = receiver();
     let message = Message::Data { sequence: 0, last: false, again: false, payload: b"" };
