@@ -1,4 +1,7 @@
-//! Engines driven by hand: datagrams in, datagrams out.
+//! Single engines driven by scripts, whose exact output is asserted. Each is [`Tested`]. Several at a
+//! time meet in [`world`].
+
+mod world;
 
 use std::net::SocketAddr;
 
