@@ -110,6 +110,19 @@ fn an_spm_goes_on_with_the_routers_address_and_tells_where_naks_go() {
 }
 
 #[test]
+fn a_source_that_starts_anew_is_heard_when_its_old_session_has_expired() {
+    let mut router = router(|config| config.session_expiry = Duration::from_secs(60));
+    down(&mut router, ms(0), &spm(500, 9));
+    assert_eq!(out(&mut router, ms(0)).len(), 3);
+    // Until then it could be an old SPM.
+    down(&mut router, ms(59_999), &spm(0, 1));
+    assert_eq!(out(&mut router, ms(59_999)), [""; 0]);
+    down(&mut router, ms(60_000), &spm(0, 1));
+    assert_eq!(out(&mut router, ms(60_000)).len(), 3);
+    router.assert_dropped("Duplicate 1");
+}
+
+#[test]
 fn one_nak_goes_up_and_the_retransmission_goes_where_naks_came_from() {
     let mut router = router(|_| {});
     for on in [3, 1, 3] {
