@@ -1,5 +1,5 @@
-//! Single engines driven by scripts, whose exact output is asserted. Each is [`Tested`]. Several at a
-//! time meet in [`world`].
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. Several
+//! meet in [`world`].
 
 mod world;
 

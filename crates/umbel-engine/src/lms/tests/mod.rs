@@ -1,5 +1,6 @@
-//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In [`world`]
-//! the three kinds meet. [`hostile`] gives them arbitrary input, of which they may drop anything.
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In
+//! [`world`] the three kinds meet. [`hostile`] gives them arbitrary input, of which they may drop
+//! anything.
 
 mod hostile;
 mod receiver;

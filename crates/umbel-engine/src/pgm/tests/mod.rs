@@ -1,5 +1,5 @@
-//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In [`world`]
-//! the three kinds meet.
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In
+//! [`world`] the three kinds meet.
 
 mod receiver;
 mod router;
