@@ -111,7 +111,7 @@ fn an_spm_goes_on_with_the_routers_address_and_tells_where_naks_go() {
 
 #[test]
 fn a_source_that_starts_anew_is_heard_when_its_old_session_has_expired() {
-    let mut router = router(|config| config.session_expiry = Duration::from_secs(60));
+    let mut router = router(|config| config.session_expiry = Duration::from_mins(1));
     down(&mut router, ms(0), &spm(500, 9));
     assert_eq!(out(&mut router, ms(0)).len(), 3);
     // Until then it could be an old SPM.

@@ -271,12 +271,12 @@ impl<P: Protocol> World<P> {
         };
         let hop_limit = transmit.hop_limit.unwrap_or(64);
         assert!(hop_limit > 0, "{transmit:?} goes nowhere");
-        self.hop(Node::Host(from), router, Parcel { sender, to, hop_limit, payload });
+        self.hop(Node::Host(from), router, &Parcel { sender, to, hop_limit, payload });
     }
 
     /// Sends a datagram by a link.
-    fn hop(&mut self, from: Node, to: Node, parcel: Parcel) {
-        let Parcel { sender, to: destination, hop_limit, ref payload } = parcel;
+    fn hop(&mut self, from: Node, to: Node, parcel: &Parcel) {
+        let Parcel { sender, to: destination, hop_limit, ref payload } = *parcel;
         for at in self.network.cross(self.now, from, to, payload.len()) {
             let happening = match to {
                 Node::Router(router) => Happening::Passing { router, from, parcel: parcel.clone() },
@@ -305,12 +305,13 @@ impl<P: Protocol> World<P> {
         let verdict = engine.handle_datagram(now, &mut RoutesOf { network, router }, datagram);
         self.drain_router(router);
         if verdict == Verdict::Forward && parcel.hop_limit > 1 {
-            self.forward(router, Some(from), Parcel { hop_limit: parcel.hop_limit - 1, ..parcel });
+            let onward = Parcel { hop_limit: parcel.hop_limit - 1, ..parcel };
+            self.forward(router, Some(from), &onward);
         }
     }
 
     /// Forwards a datagram as every router does.
-    fn forward(&mut self, router: usize, from: Option<Node>, parcel: Parcel) {
+    fn forward(&mut self, router: usize, from: Option<Node>, parcel: &Parcel) {
         let next = match parcel.to {
             Address::Host(to) => match self.network.node(to) {
                 Some(node) if node != Node::Router(router) => {
@@ -322,7 +323,7 @@ impl<P: Protocol> World<P> {
             Address::Session(_) => panic!("sessions do not pass routers"),
         };
         for node in next.into_iter().filter(|node| Some(*node) != from) {
-            self.hop(Node::Router(router), node, parcel.clone());
+            self.hop(Node::Router(router), node, parcel);
         }
     }
 
@@ -339,7 +340,7 @@ impl<P: Protocol> World<P> {
     /// Takes everything that a router's engine has to send, and its next wake-up.
     fn drain_router(&mut self, router: usize) {
         while let Some(transmit) = self.routers[router].engine.poll_transmit(self.now) {
-            self.send_of_router(router, transmit);
+            self.send_of_router(router, &transmit);
         }
         let (due, now) = (self.routers[router].engine.poll_timeout(), self.now);
         if let Some(old) = self.routers[router].wake.take() {
@@ -349,26 +350,26 @@ impl<P: Protocol> World<P> {
         self.routers[router].wake = wake;
     }
 
-    fn send_of_router(&mut self, router: usize, transmit: RouterTransmit) {
+    fn send_of_router(&mut self, router: usize, transmit: &RouterTransmit) {
         let sender = self.network.tree.nodes[router].0;
         let parcel =
             |sender, to| Parcel { sender, to, hop_limit: 64, payload: transmit.payload.clone() };
         let me = Node::Router(router);
         match transmit.to {
             RouterDestination::Host(to) => {
-                self.forward(router, None, parcel(sender, Address::Host(to)));
+                self.forward(router, None, &parcel(sender, Address::Host(to)));
             }
             RouterDestination::Branch { channel, interface } => {
                 let source = (channel.source.expect("a branch has a source"), channel.port).into();
                 let node = Node::behind(interface);
                 if self.network.is_wanted_beyond(router, node, channel) {
-                    self.hop(me, node, parcel(source, Address::Channel(channel)));
+                    self.hop(me, node, &parcel(source, Address::Channel(channel)));
                 }
             }
             RouterDestination::Neighbours { interface, .. } => {
                 if let node @ Node::Router(next) = Node::behind(interface) {
                     let to = Address::Host(self.network.tree.nodes[next].0);
-                    self.hop(me, node, parcel(sender, to));
+                    self.hop(me, node, &parcel(sender, to));
                 }
             }
         }
