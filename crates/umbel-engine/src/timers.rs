@@ -91,6 +91,12 @@ impl<T: Name, const N: usize> Timers<T, N> {
         self.at[timer.index()] = at.unwrap_or(NEVER);
     }
 
+    /// Sets a timer, unless it runs out earlier.
+    pub(crate) fn put_first(&mut self, timer: T, at: Option<Instant>) {
+        let known = &mut self.at[timer.index()];
+        *known = at.unwrap_or(NEVER).min(*known);
+    }
+
     /// Cancels a timer. Does nothing if it is not set.
     pub(crate) fn cancel(&mut self, timer: T) {
         self.at[timer.index()] = NEVER;

@@ -6,6 +6,8 @@
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
+use crate::network::NodeId;
+
 pub use umbel_engine::chance::{ln, uniform};
 
 /// Purpose of a stream. Streams of different purposes or numbers are independent, so that one more
@@ -32,6 +34,13 @@ pub fn stream(seed: u64, purpose: Purpose, number: u64) -> Xoshiro256PlusPlus {
 /// Returns a number that stands for the seed, the purpose and the number together.
 pub fn key(seed: u64, purpose: Purpose, number: u64) -> u64 {
     [purpose as u64 + 1, number].into_iter().fold(mix(seed), |key, part| mix(key ^ mix(part)))
+}
+
+/// Returns the seed of the program of one node of a run, for engines that take a generator of their
+/// own. It is another number than the [`key`] of [`Purpose::Node`]; the records of LMS's and PGM's
+/// runs were made with it.
+pub fn node_seed(seed: u64, node: NodeId) -> u64 {
+    seed ^ u64::from(node.0) << 32
 }
 
 fn mix(x: u64) -> u64 {

@@ -33,8 +33,9 @@
 //!
 //! # Validation
 //!
-//! `tests.rs` here drives each engine by hand. The simulator's `basep` runs them together, and
-//! `umbel repro tmtp` makes the curves of [TMTP Fig. 6] and [TMTP Fig. 7] with them.
+//! `tests.rs` here drives each engine by hand, `tests/world.rs` runs them together with losses and
+//! a partition. The simulator's `basep` runs them on its networks, and `umbel repro tmtp` makes the
+//! curves of [TMTP Fig. 6] and [TMTP Fig. 7] with them.
 
 mod api;
 mod config;

@@ -62,7 +62,9 @@ impl Receiver {
     fn on_data(&mut self, sequence: u64, last: bool, again: bool, payload: &[u8]) {
         let contradicts = match self.last {
             Some(end) => sequence > end || last && sequence < end,
-            None => last && sequence + 1 < self.window.known(),
+            None => {
+                last && self.window.known().checked_sub(1).is_some_and(|known| sequence < known)
+            }
         };
         if contradicts {
             return self.drops.count(DropReason::Contradiction);

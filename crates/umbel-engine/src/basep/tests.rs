@@ -1,4 +1,7 @@
-//! Engines driven by hand: datagrams in, datagrams out.
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. Several
+//! meet in [`world`].
+
+mod world;
 
 use std::net::SocketAddr;
 
@@ -281,6 +284,14 @@ fn a_second_end_and_what_lies_beyond_the_end_are_refused() {
     assert_eq!(sent(&mut late, ms(0)), ["ack 3"]);
     receiver.assert_dropped("Contradiction 2");
     late.assert_dropped("Contradiction 1");
+}
+
+#[test]
+fn an_end_at_the_greatest_number_is_far_ahead() {
+    let mut receiver = receiver();
+    data(&mut receiver, u64::MAX, true, false);
+    assert_eq!(sent(&mut receiver, ms(0)), [""; 0]);
+    receiver.assert_dropped("FarAhead 1");
 }
 
 #[test]

@@ -47,8 +47,9 @@
 //!
 //! # Validation
 //!
-//! `tests/` drives single engines by scripts and by arbitrary input from the network; `umbel-sim`'s
-//! `lms` runs them on simulated networks with losses, crashes, partitions and churn;
+//! `tests/` drives single engines by scripts and by arbitrary input from the network, and runs a
+//! source, receivers and routers together with losses, a partition and a router's restart.
+//! `umbel-sim`'s `lms` runs them on simulated networks with losses, crashes, partitions and churn.
 //! `umbel-repro`'s `lms` compares with Figures 11 to 13 and Table I.
 
 pub mod anycast;

@@ -106,7 +106,9 @@ pub struct RouterConfig {
     /// Number of channels whose upstream node is remembered. SPMs of further ones are passed on
     /// unchanged. Default 1,024.
     pub sessions: usize,
-    /// Time without SPMs after which a session is forgotten. Default 60 s.
+    /// Time without SPMs after which a session gives way to another: that of another channel, if
+    /// there is no room, or of its source that has started anew and numbers its SPMs from 0.
+    /// Default 60 s.
     pub session_expiry: Duration,
     /// Time after a NAK went up for which no other of the same unit does (NAK_ELIM_IVL). Default
     /// 250 ms.

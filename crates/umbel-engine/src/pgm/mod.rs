@@ -56,8 +56,9 @@
 //!
 //! # Validation
 //!
-//! `tests/` here drives each engine by hand. The simulator's `pgm` runs them together, and `umbel
-//! repro lms` reproduces [LMS Fig. 15] and [LMS Fig. 16] with them.
+//! `tests/` here drives each engine by hand, and runs them together with losses, a partition and a
+//! router's restart. The simulator's `pgm` runs them on its networks, and `umbel repro lms`
+//! reproduces [LMS Fig. 15] and [LMS Fig. 16] with them.
 
 mod api;
 mod config;

@@ -116,7 +116,9 @@ impl Router {
         (trail, next): (u64, u64),
     ) -> Verdict {
         match self.sessions.get(&channel) {
-            Some(session) if number < session.number => return self.drop(DropReason::Duplicate),
+            Some(session) if number < session.number && session.expires > now => {
+                return self.drop(DropReason::Duplicate);
+            }
             None if self.sessions.len() >= self.config.sessions => {
                 self.sessions.retain(|_, session| session.expires > now);
                 if self.sessions.len() >= self.config.sessions {

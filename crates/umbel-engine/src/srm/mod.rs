@@ -66,6 +66,7 @@
 //!   catch up.
 //! # Validation
 //!
+//! `tests/world.rs`: members with losses, duplicates, reordering and a partition.
 //! `umbel-sim/src/srm/tests.rs`: each unit once and in order under 30 % loss on every link,
 //! partitions and churn. `docs/papers/srm.md` records the reading of the paper.
 

@@ -11,8 +11,10 @@ use std::time::Duration;
 pub(crate) use umbel_seeds::seeds;
 use umbel_wire::Channel;
 
+use crate::router::{PassingDatagram, RouterTransmit, Routes, Verdict};
 use crate::{
-    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf,
+    Address, Allowance, Datagram, Engine, Instant, Membership, RateClass, RouterEngine, Transmit,
+    TransmitBuf,
 };
 
 /// Returns the time `n` ms after the beginning.
@@ -64,7 +66,7 @@ pub(crate) fn events<E: Engine>(engine: &mut E) -> Vec<E::Event> {
     std::iter::from_fn(|| engine.poll_event()).collect()
 }
 
-/// An engine under test. Nothing may be dropped but what the test
+/// An engine under test, of a host or of a router. Nothing may be dropped but what the test
 /// [expects](Tested::assert_dropped), or its [world](world::World::may_drop) allows.
 #[derive(Debug)]
 pub(crate) struct Tested<E> {
@@ -86,6 +88,11 @@ impl<E> Tested<E> {
     pub(crate) fn assert_dropped(&mut self, drops: &str) {
         drops.clone_into(&mut self.expected);
         assert_eq!(self.dropped(), self.expected);
+    }
+
+    /// Allows drops for this reason from now on.
+    fn allow(&mut self, reason: &str) {
+        self.allowed.insert(reason.to_owned());
     }
 
     /// Returns what was dropped beside what is allowed.
@@ -165,6 +172,29 @@ impl<E: Engine> Engine for Tested<E> {
         let event = self.engine.poll_event();
         assert!(has_output || event.is_none(), "it said that it had no output");
         event
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.engine.poll_timeout()
+    }
+}
+
+impl<E: RouterEngine> RouterEngine for Tested<E> {
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        routes: &mut dyn Routes,
+        datagram: PassingDatagram<'_>,
+    ) -> Verdict {
+        self.engine.handle_datagram(now, routes, datagram)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, routes: &mut dyn Routes) {
+        self.engine.handle_timeout(now, routes);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<RouterTransmit> {
+        self.engine.poll_transmit(now)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -11,7 +11,7 @@ use super::*;
 use crate::channel;
 use crate::link::{LinkSpec, Loss};
 use crate::network::Network;
-use crate::random::below;
+use crate::random::{below, node_seed};
 use crate::simulation::Simulation;
 
 const GROUP: u32 = 1;
@@ -109,7 +109,7 @@ impl Run {
             let mut application = Receiver::default();
             application.set_answer(node.0.into());
             change(number, &mut config, &mut application);
-            let mut host = Receiver::host(config, seed ^ u64::from(node.0) << 32);
+            let mut host = Receiver::host(config, node_seed(seed, node));
             *host.host_mut() = application;
             simulation.set_app(node, host, ms(0)).unwrap();
         }

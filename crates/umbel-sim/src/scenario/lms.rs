@@ -16,6 +16,7 @@ use super::protocol::{Programs, Protocol, Section};
 use super::settings::{AtLeast, Factor, Period, Portion, Settings, Span, settings};
 use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::lms::{Receiver, Source, router};
+use crate::random::node_seed;
 use crate::topology::Mistake;
 use crate::topology::values::{Time, Written};
 use crate::{Simulation, channel};
@@ -231,7 +232,7 @@ impl Protocol for Lms {
                 let cost = u32::try_from(there.as_nanos() / 100).unwrap_or(u32::MAX);
                 config.cost = Cost::Fixed(Some(cost));
             }
-            let host = Receiver::host(config, seed ^ u64::from(node.0) << 32);
+            let host = Receiver::host(config, node_seed(seed, node));
             simulation.set_app(node, host, Instant::EPOCH)?;
         }
         for node in routers(scenario, self.deployed, seed) {

@@ -14,6 +14,7 @@ use super::protocol::{Programs, Protocol, Section};
 use super::settings::{AtLeast, Period, Settings, settings};
 use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::pgm::{Receiver, Source, router};
+use crate::random::node_seed;
 use crate::topology::Mistake;
 use crate::topology::values::{Time, Written};
 use crate::{Simulation, channel};
@@ -126,7 +127,7 @@ impl Protocol for Pgm {
         let host = Source::host(self.source, stream.send_times(), stream.packet_len);
         simulation.set_app(stream.source, host, Instant::EPOCH)?;
         for &node in &stream.receivers {
-            let host = Receiver::host(self.receiver, seed ^ u64::from(node.0) << 32);
+            let host = Receiver::host(self.receiver, node_seed(seed, node));
             simulation.set_app(node, host, Instant::EPOCH)?;
         }
         for node in routers(scenario, self.deployed, seed) {

@@ -1,9 +1,12 @@
-//! Engines driven by scripts.
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In
+//! [`world`] the three kinds meet. [`hostile`] gives them arbitrary input, of which they may drop
+//! anything.
 
 mod hostile;
 mod receiver;
 mod router;
 mod source;
+mod world;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

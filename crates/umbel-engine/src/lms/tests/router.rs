@@ -1,6 +1,5 @@
 use super::*;
 use crate::bucket::Limit;
-use crate::lms::DropReason;
 use crate::lms::Router;
 use crate::lms::config::RouterConfig;
 use crate::router::{
@@ -46,7 +45,7 @@ impl Routes for Tree {
 
 /// A router with its surroundings. Its address is that of host 200.
 struct Bench {
-    router: Router,
+    router: Tested<Router>,
     tree: Tree,
     now: Instant,
 }
@@ -57,7 +56,8 @@ impl Bench {
     fn new(change: impl FnOnce(&mut RouterConfig)) -> Bench {
         let mut config = RouterConfig::new(host(ROUTER), [3; 32]);
         change(&mut config);
-        Bench { router: Router::new(config), tree: Tree::default(), now: ms(1_000) }
+        let router = Tested::new(Router::new(config), |router| router.drops().to_string());
+        Bench { router, tree: Tree::default(), now: ms(1_000) }
     }
 
     /// Creates a router to which host 11 on link 1 and host 12 on link 2 offer themselves, the
@@ -114,10 +114,6 @@ impl Bench {
         }
         self.now = end;
         all
-    }
-
-    fn drops(&self, reason: DropReason) -> u64 {
-        self.router.drops().of(reason)
     }
 }
 
@@ -196,7 +192,6 @@ fn a_dmcast_becomes_a_multicast_on_the_interface_of_the_request() {
     let interface = InterfaceId(3);
     let to = RouterDestination::Branch { channel: channel(), interface };
     assert_eq!(bench.sent(), [RouterTransmit { to, alert: false, payload: repair.clone().into() }]);
-    assert_eq!(bench.router.drops().total(), 0);
     // A DMCAST on its way to another router passes.
     assert_eq!(bench.give(1, 11, 201, &dmcast), Verdict::Forward);
 }
@@ -206,32 +201,36 @@ fn forged_and_absurd_dmcasts_are_dropped_and_counted() {
     let mut bench = Bench::with_repliers();
     let good = bench.steer(3, 13, 1, request(5)).1.turning_point.unwrap();
     let repair = repair_bytes();
-    let refused = |bench: &mut Bench, turning_point, repair: &[u8], reason| {
-        let before = bench.drops(reason);
+    let refused = |bench: &mut Bench, turning_point, repair: &[u8], dropped| {
         let dmcast = Message::Dmcast { channel: channel(), turning_point, repair };
         assert_eq!(bench.give(1, 66, ROUTER, &dmcast), Verdict::Take);
-        assert_eq!((bench.sent(), bench.drops(reason)), (vec![], before + 1));
+        assert_eq!(bench.sent(), []);
+        bench.router.assert_dropped(dropped);
     };
-    let forged = DropReason::ForgedTurningPoint;
     // From a host to which no request was steered, so it has to guess.
-    refused(&mut bench, TurningPoint { tag: good.tag ^ 1, ..good }, &repair, forged);
+    let forged = TurningPoint { tag: good.tag ^ 1, ..good };
+    refused(&mut bench, forged, &repair, "ForgedTurningPoint 1");
     // Another interface than that of the request, also one that does not exist.
-    refused(&mut bench, TurningPoint { interface: 2, ..good }, &repair, forged);
-    refused(&mut bench, TurningPoint { interface: 77, ..good }, &repair, forged);
+    refused(&mut bench, TurningPoint { interface: 2, ..good }, &repair, "ForgedTurningPoint 2");
+    refused(&mut bench, TurningPoint { interface: 77, ..good }, &repair, "ForgedTurningPoint 3");
     // Another router's turning point.
-    refused(&mut bench, TurningPoint { router: host(201), ..good }, &repair, forged);
+    let other = TurningPoint { router: host(201), ..good };
+    refused(&mut bench, other, &repair, "ForgedTurningPoint 4");
     // Not a repair: the router would speak in the source's name.
-    refused(&mut bench, good, b"Um\x01\x61", DropReason::NotARepair);
+    let not_a_repair = "ForgedTurningPoint 4, NotARepair 1";
+    refused(&mut bench, good, b"Um\x01\x61", not_a_repair);
     // The interface is no longer on the tree.
     bench.tree.downstream.pop();
-    refused(&mut bench, good, &repair, DropReason::NoSuchInterface);
+    let no_such = "ForgedTurningPoint 4, NoSuchInterface 1, NotARepair 1";
+    refused(&mut bench, good, &repair, no_such);
     bench.tree.downstream.push(3);
     // Too old.
     bench.wait(Duration::from_mins(1));
-    refused(&mut bench, good, &repair, forged);
+    let too_old = "ForgedTurningPoint 5, NoSuchInterface 1, NotARepair 1";
+    refused(&mut bench, good, &repair, too_old);
     // From before a restart.
     bench = Bench::new(|config| config.secret = [4; 32]);
-    refused(&mut bench, good, &repair, forged);
+    refused(&mut bench, good, &repair, "ForgedTurningPoint 1");
 }
 
 #[test]
@@ -244,7 +243,7 @@ fn a_flood_of_requests_is_cut_off_and_keeps_no_state() {
         passed += bench.sent().len();
     }
     assert!(passed <= 2_000, "{passed}");
-    assert_eq!(bench.drops(DropReason::Flood), 50_000 - passed as u64);
+    bench.router.assert_dropped(&format!("Flood {}", 50_000 - passed));
     assert!(bench.router.state_len() <= state + 1, "one more interface has been heard");
 }
 
@@ -260,16 +259,20 @@ fn dmcasts_are_bounded_too() {
         bench.give(1, 11, ROUTER, &dmcast);
     }
     assert_eq!(bench.sent().len(), 20);
+    bench.router.assert_dropped("Flood 980");
 }
 
 #[test]
 fn requests_from_off_the_tree_and_in_circles_are_dropped() {
     let mut bench = Bench::with_repliers();
     bench.give(9, 66, 1, &Message::Request(request(5)));
-    assert_eq!((bench.sent(), bench.drops(DropReason::OffTree)), (vec![], 1));
+    assert_eq!(bench.sent(), []);
+    bench.router.assert_dropped("OffTree 1");
     bench.give(3, 13, 1, &Message::Request(Request { hops: 64, ..request(5) }));
-    assert_eq!((bench.sent(), bench.drops(DropReason::Hops)), (vec![], 1));
+    assert_eq!(bench.sent(), []);
+    bench.router.assert_dropped("OffTree 1, Hops 1");
     bench.give(9, 66, 1, &Message::Advertisement { channel: channel(), cost: Some(0) });
+    bench.router.assert_dropped("OffTree 2, Hops 1");
     assert_eq!(bench.steer(3, 13, 1, request(5)).0, host(11), "the offer was not taken");
     bench.tree.upstream = None;
     let verdict = bench.give(3, 13, 1, &Message::Request(request(5)));
@@ -414,7 +417,7 @@ fn channels_are_bounded() {
             Message::Advertisement { channel: Channel { group, ..channel() }, cost: Some(1) };
         bench.give(1, 11, 1, &message);
     }
-    assert_eq!(bench.drops(DropReason::OverLimit), 90);
+    bench.router.assert_dropped("OverLimit 90");
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Engines driven by hand: datagrams in, datagrams out.
+//! Single engines driven by scripts, whose exact output is asserted; each is [`Tested`]. In
+//! [`world`] the three kinds meet.
 
 mod receiver;
 mod router;
 mod source;
+mod world;
 
 use std::net::SocketAddr;
 use std::time::Duration;

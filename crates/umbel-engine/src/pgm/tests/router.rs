@@ -4,7 +4,7 @@ use umbel_wire::Channel;
 
 use super::*;
 use crate::RouterEngine;
-use crate::pgm::{DropReason, Router, RouterConfig};
+use crate::pgm::{Router, RouterConfig};
 use crate::router::{InterfaceId, PassingDatagram, RouterDestination, Routes, Upstream, Verdict};
 
 const UP: u32 = 0;
@@ -39,14 +39,14 @@ impl Routes for Tree {
     }
 }
 
-fn router(change: impl FnOnce(&mut RouterConfig)) -> Router {
+fn router(change: impl FnOnce(&mut RouterConfig)) -> Tested<Router> {
     let mut config = RouterConfig::new(host(ROUTER));
     change(&mut config);
-    Router::new(config)
+    Tested::new(Router::new(config), |router| router.drops().to_string())
 }
 
 fn give(
-    router: &mut Router,
+    router: &mut Tested<Router>,
     now: Instant,
     on: u32,
     (from, to): (&str, Address),
@@ -62,17 +62,17 @@ fn give(
 }
 
 /// Gives the router a message down the tree, on the interface towards the source.
-fn down(router: &mut Router, now: Instant, message: &Message<'_>) -> Verdict {
+fn down(router: &mut Tested<Router>, now: Instant, message: &Message<'_>) -> Verdict {
     give(router, now, UP, (SOURCE, Address::Channel(channel())), message)
 }
 
 /// Gives the router a message from below, addressed to it.
-fn up(router: &mut Router, now: Instant, on: u32, message: &Message<'_>) -> Verdict {
+fn up(router: &mut Tested<Router>, now: Instant, on: u32, message: &Message<'_>) -> Verdict {
     give(router, now, on, ("10.0.0.50:7702", Address::Host(host(ROUTER))), message)
 }
 
 /// Returns the datagrams that leave: `nak 3 to 10.0.0.1:7702`, `ncf 3 on 2`.
-fn out(router: &mut Router, now: Instant) -> Vec<String> {
+fn out(router: &mut Tested<Router>, now: Instant) -> Vec<String> {
     if router.poll_timeout().is_some_and(|at| at <= now) {
         router.handle_timeout(now, &mut Tree { fan_out: 3 });
     }
@@ -106,8 +106,20 @@ fn an_spm_goes_on_with_the_routers_address_and_tells_where_naks_go() {
     give(&mut router, ms(2), 1, (SOURCE, Address::Channel(channel())), &forged);
     up(&mut router, ms(2), 2, &nak(4));
     assert_eq!(out(&mut router, ms(2)), ["ncf 4 on 2", "nak 4 to 10.0.0.7:9"]);
-    assert_eq!(router.drops().of(DropReason::Duplicate), 1);
-    assert_eq!(router.drops().of(DropReason::Unexpected), 1);
+    router.assert_dropped("Unexpected 1, Duplicate 1");
+}
+
+#[test]
+fn a_source_that_starts_anew_is_heard_when_its_old_session_has_expired() {
+    let mut router = router(|config| config.session_expiry = Duration::from_mins(1));
+    down(&mut router, ms(0), &spm(500, 9));
+    assert_eq!(out(&mut router, ms(0)).len(), 3);
+    // Until then it could be an old SPM.
+    down(&mut router, ms(59_999), &spm(0, 1));
+    assert_eq!(out(&mut router, ms(59_999)), [""; 0]);
+    down(&mut router, ms(60_000), &spm(0, 1));
+    assert_eq!(out(&mut router, ms(60_000)).len(), 3);
+    router.assert_dropped("Duplicate 1");
 }
 
 #[test]
@@ -134,7 +146,7 @@ fn a_retransmission_that_nobody_asked_for_stays_out() {
     assert_eq!(down(&mut router, ms(0), &rdata(7)), Verdict::Take);
     assert_eq!(down(&mut router, ms(0), &ncf(7)), Verdict::Take);
     assert!(out(&mut router, ms(0)).is_empty());
-    assert_eq!(router.drops().of(DropReason::NotAsked), 2);
+    router.assert_dropped("NotAsked 2");
     assert_eq!(down(&mut router, ms(0), &odata(7)), Verdict::Forward);
 }
 
@@ -181,7 +193,7 @@ fn the_state_of_one_interface_is_bounded_and_does_not_hurt_others() {
         up(&mut router, ms(0), 1, &nak(sequence));
     }
     assert_eq!(router.states(), 100);
-    assert_eq!(router.drops().of(DropReason::OverLimit), 9_900);
+    router.assert_dropped("OverLimit 9900");
     // Two datagrams for each NAK that is accepted, none for the others.
     assert_eq!(out(&mut router, ms(0)).len(), 200);
     up(&mut router, ms(1), 2, &nak(5_000));
@@ -203,7 +215,7 @@ fn naks_by_ways_that_no_data_go_are_dropped() {
     up(&mut router, ms(0), 1, &Message::Nak { channel: other_channel(), sequence: 7 });
     up(&mut router, ms(0), 1, &rdata(7));
     up(&mut router, ms(0), 1, &Message::Ncf { channel: Some(channel()), sequence: 7 });
-    assert_eq!(router.drops().of(DropReason::Unexpected), 5);
+    router.assert_dropped("Unexpected 5");
     assert!(out(&mut router, ms(0)).is_empty() && router.states() == 0);
     // Other datagrams are forwarded: those to another host, or not PGM's at all.
     let elsewhere = Address::Host(host("10.0.0.60:7702"));
@@ -215,7 +227,7 @@ fn naks_by_ways_that_no_data_go_are_dropped() {
         payload: b"Um\x01\x84\0\0\0\x09",
     };
     assert_eq!(router.handle_datagram(ms(0), &mut Tree { fan_out: 3 }, junk), Verdict::Take);
-    assert_eq!(router.drops().of(DropReason::Malformed), 1);
+    router.assert_dropped("Unexpected 5, Malformed 1");
 }
 
 #[test]
@@ -230,7 +242,7 @@ fn a_nak_on_its_way_to_the_source_is_taken() {
 fn the_number_of_sessions_is_bounded() {
     let mut router = router(|config| config.sessions = 0);
     assert_eq!(down(&mut router, ms(0), &spm(0, 4)), Verdict::Forward);
-    assert_eq!(router.drops().of(DropReason::OverLimit), 1);
+    router.assert_dropped("OverLimit 1");
 }
 
 #[test]
@@ -246,6 +258,7 @@ fn a_designated_repairer_is_asked_first_and_the_node_above_when_it_is_silent() {
         Message::Rdata { channel: Some(channel()), sequence: 7, trail: 0, payload: b"unit" };
     give(&mut router, ms(1), 3, ("10.0.0.50:7702", repairer.1), &repair);
     assert!(out(&mut router, ms(1)).is_empty(), "from someone else");
+    router.assert_dropped("Unexpected 1");
     give(&mut router, ms(1), 3, repairer, &repair);
     assert_eq!(out(&mut router, ms(1)), ["rdata 7 on 1"]);
     up(&mut router, ms(2), 1, &nak(8));

@@ -19,7 +19,7 @@ use crate::repository::source::{Source, SourceCommand, SourceEvent};
 use crate::repository::symbol_digest;
 use crate::symbols::BlockId;
 use crate::testing::Tested;
-use crate::testing::world::{self, Host, Link, Protocol, Seat};
+use crate::testing::world::{self, Host, Link, NoRouter, Protocol, Seat};
 use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, RateClass, SessionId, Transmit};
 
@@ -79,6 +79,7 @@ pub(super) fn config() -> SourceConfig {
 impl Protocol for Library {
     type Source = Tested<Source<MemorySource>>;
     type Receiver = Client;
+    type Router = NoRouter;
 
     fn on_source_event(world: &mut World, event: SourceEvent) {
         let now = world.now;

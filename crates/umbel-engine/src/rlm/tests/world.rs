@@ -9,7 +9,7 @@ use umbel_wire::{Channel, Tsi};
 use crate::chance::generator;
 use crate::rlm::*;
 use crate::testing::Tested;
-use crate::testing::world::{self, Bottleneck, Host, Protocol, Seat};
+use crate::testing::world::{self, Bottleneck, Host, NoRouter, Protocol, Seat};
 use crate::units::Rate;
 use crate::{Address, Engine, Instant, RateClass, Transmit};
 
@@ -66,6 +66,7 @@ pub(super) type World = world::World<Stream>;
 impl Protocol for Stream {
     type Source = Tested<Source>;
     type Receiver = Node;
+    type Router = NoRouter;
 
     fn on_source_event(_: &mut World, event: Infallible) {
         match event {}

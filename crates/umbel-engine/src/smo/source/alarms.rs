@@ -1,4 +1,8 @@
-//! Timers.
+//! Timers: what a source waits for, and what it does then.
+//!
+//! Each part keeps the times that are its own: children and masters, the half-open connections and
+//! those in TIME-WAIT. The named table is made of the first of each when it is asked for, since
+//! they change in many ways. This stands apart and has no state itself.
 
 use super::Source;
 use crate::Instant;
@@ -6,20 +10,54 @@ use crate::smo::api::CloseReason;
 use crate::smo::child::Served;
 use crate::smo::master::Master;
 use crate::smo::view::{View, log_of};
+use crate::timers::timers;
+
+timers! {
+    /// Timers of a source.
+    enum Timer, Timers {
+        /// When to send the first SYN/ACK again, or to give its connection up.
+        SynAck,
+        /// When to forget the first connection in TIME-WAIT.
+        TimeWait,
+        /// When to see to the first child for which something is due.
+        Child,
+        /// When to send the first retransmission for which wishes are gathered.
+        Repair,
+        /// When to survey the children of the first master anew whose children have changed.
+        Refresh,
+        /// When to release the first bytes that reach their age.
+        Age,
+        /// When to remove the first child that holds up bytes for too long.
+        Waiting,
+    }
+}
 
 impl Source {
     pub(super) fn on_timers(&mut self, now: Instant) {
-        self.on_handshake_timers(now);
-        self.time_wait.expire(now);
+        let mut timers = self.timers();
+        while let Some(timer) = timers.pop_due(now) {
+            match timer {
+                Timer::SynAck => self.on_handshake_timers(now),
+                Timer::TimeWait => self.time_wait.expire(now),
+                Timer::Child => self.on_alarms(now),
+                // Retransmissions are gathered when they are polled.
+                Timer::Repair => {}
+                // Done below, for all masters: what was done for a child may have moved these.
+                Timer::Refresh | Timer::Age | Timer::Waiting => {}
+            }
+        }
+        for place in 0..self.masters.len() as u32 {
+            self.advance(now, place);
+            self.end_waiting(now, place);
+        }
+    }
+
+    fn on_alarms(&mut self, now: Instant) {
         while let Some(slot) = self.alarms.winner()
             && self.alarms.least().is_some_and(|at| at <= now.as_nanos())
         {
             self.alarms.put(slot, None);
             self.on_alarm(now, slot as u32);
-        }
-        for place in 0..self.masters.len() as u32 {
-            self.advance(now, place);
-            self.end_waiting(now, place);
         }
     }
 
@@ -50,22 +88,24 @@ impl Source {
         }
     }
 
+    /// Returns when there is something to do.
     pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers().next()
+    }
+
+    fn timers(&self) -> Timers {
         let config = &self.config;
-        let masters = self.masters.iter().flatten().flat_map(|master| {
-            [
-                master.repairs.due(master.gather(config)),
-                master.refresh_at(),
-                master.age_at(config),
-                self.waited_at(master),
-            ]
-        });
-        let others = [
-            self.half_open.next_due(),
-            self.time_wait.next_due(),
-            self.alarms.least().map(Instant::from_nanos),
-        ];
-        masters.chain(others).flatten().min()
+        let mut timers = Timers::default();
+        timers.put(Timer::SynAck, self.half_open.next_due());
+        timers.put(Timer::TimeWait, self.time_wait.next_due());
+        timers.put(Timer::Child, self.alarms.least().map(Instant::from_nanos));
+        for master in self.masters.iter().flatten() {
+            timers.put_first(Timer::Repair, master.repairs.due(master.gather(config)));
+            timers.put_first(Timer::Refresh, master.refresh_at());
+            timers.put_first(Timer::Age, master.age_at(config));
+            timers.put_first(Timer::Waiting, self.waited_at(master));
+        }
+        timers
     }
 
     /// Does what is due for a child, which may be nothing: alarms are moved forward only when they

@@ -1,4 +1,7 @@
 //! Segments that arrive on a connection [RFC 9293 §3.10.7.4, RFC 5961].
+//!
+//! The child has the state of its connection. What a segment brings about concerns its master and
+//! the queues too, so this stands apart and has no state itself.
 
 use umbel_wire::tcp::{Flags, Head, Segment};
 

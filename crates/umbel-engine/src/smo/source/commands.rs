@@ -1,4 +1,7 @@
 //! Commands of the application.
+//!
+//! Masters and children have their buffers. A command to one often ends or wakes others, so this
+//! stands apart and has no state itself.
 
 use bytes::Bytes;
 use umbel_wire::Channel;

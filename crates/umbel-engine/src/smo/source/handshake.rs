@@ -1,11 +1,15 @@
-//! Connections that are being opened, and those that have ended [RFC 9293 §3.5, §3.6].
+//! How connections are opened [RFC 9293 §3.5], and what segments of no connection are answered.
+//!
+//! The half-open connections and those in TIME-WAIT have their own tables. What is decided here
+//! concerns them, the configuration, the first master and the children, so this stands apart and
+//! has no state itself.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
+use super::half_open::Opened;
 use super::{MIN_MSS, Source, SourceEvent};
 use crate::Instant;
 use crate::smo::api::{ChildId, CloseReason, MasterId};
@@ -16,145 +20,14 @@ use crate::smo::drops::DropReason;
 /// MSS of a client that names none [RFC 9293 §3.7.1].
 const DEFAULT_MSS: (u16, u16) = (536, 1220);
 
-/// A connection that is being opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
-    id: u64,
-    /// Position at which it will begin.
-    at: u64,
-    irs: Seq,
-    mss: u16,
-    shift: Option<u8>,
-    has_sack: bool,
-    /// Transmissions of the SYN/ACK, and when the first left.
-    transmissions: u32,
-    since: Instant,
-    due: Instant,
-}
-
-/// The bounded table of half-open connections.
-#[derive(Clone, Debug)]
-pub(super) struct HalfOpen {
-    all: BTreeMap<SocketAddr, Opened>,
-    /// In the order in which they came. Those that are complete stay until they are reached.
-    order: VecDeque<(u64, SocketAddr)>,
-    /// When each SYN/ACK is due again, or the connection is given up.
-    due: BTreeMap<(Instant, u64), SocketAddr>,
-    capacity: usize,
-    rto: Duration,
-    next_id: u64,
-}
-
-impl HalfOpen {
-    pub(super) fn new(capacity: usize, rto: Duration) -> HalfOpen {
-        HalfOpen {
-            all: BTreeMap::new(),
-            order: VecDeque::new(),
-            due: BTreeMap::new(),
-            capacity: capacity.max(1),
-            rto,
-            next_id: 0,
-        }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Returns when the next SYN/ACK is due.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.due.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    /// Adds a connection. Returns whether the oldest gave way to it.
-    fn insert(&mut self, peer: SocketAddr, mut opened: Opened) -> bool {
-        let is_full = self.all.len() >= self.capacity;
-        while self.all.len() >= self.capacity
-            && let Some((id, oldest)) = self.order.pop_front()
-        {
-            if self.all.get(&oldest).is_some_and(|known| known.id == id) {
-                self.remove(&oldest);
-            }
-        }
-        opened.id = self.next_id;
-        self.next_id += 1;
-        self.order.push_back((opened.id, peer));
-        if self.order.len() > 2 * self.capacity {
-            let all = &self.all;
-            self.order.retain(|(id, peer)| all.get(peer).is_some_and(|known| known.id == *id));
-            self.order.push_back((opened.id, peer));
-        }
-        self.due.insert((opened.due, opened.id), peer);
-        self.all.insert(peer, opened);
-        is_full
-    }
-
-    fn remove(&mut self, peer: &SocketAddr) -> Option<Opened> {
-        let opened = self.all.remove(peer)?;
-        self.due.remove(&(opened.due, opened.id));
-        Some(opened)
-    }
-}
-
-/// What a connection that has ended answers for a while.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    seq: Seq,
-    ack: Seq,
-    until: Instant,
-}
-
-/// Connections in TIME-WAIT, bounded: the oldest give way.
-#[derive(Clone, Debug)]
-pub(super) struct TimeWait {
-    all: BTreeMap<SocketAddr, Ended>,
-    order: VecDeque<(Instant, SocketAddr)>,
-    capacity: usize,
-    duration: Duration,
-}
-
-impl TimeWait {
-    pub(super) fn new(capacity: usize, duration: Duration) -> TimeWait {
-        let (all, order) = (BTreeMap::new(), VecDeque::new());
-        TimeWait { all, order, capacity: capacity.max(1), duration }
-    }
-
-    pub(super) fn insert(&mut self, now: Instant, peer: SocketAddr, seq: Seq, ack: Seq) {
-        if self.order.len() >= self.capacity {
-            self.drop_oldest();
-        }
-        let until = now + self.duration;
-        self.all.insert(peer, Ended { seq, ack, until });
-        self.order.push_back((until, peer));
-    }
-
-    /// Forgets those whose time is over.
-    pub(super) fn expire(&mut self, now: Instant) {
-        while self.order.front().is_some_and(|(until, _)| *until <= now) {
-            self.drop_oldest();
-        }
-    }
-
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.order.front().map(|(until, _)| *until)
-    }
-
-    fn drop_oldest(&mut self) {
-        let Some((until, peer)) = self.order.pop_front() else { return };
-        if self.all.get(&peer).is_some_and(|ended| ended.until == until) {
-            self.all.remove(&peer);
-        }
-    }
-}
-
 impl Source {
     /// Handles a segment of no established connection.
     pub(super) fn on_stray(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
         let head = &segment.head;
-        if self.half_open.all.contains_key(&peer) {
+        if self.half_open.get(&peer).is_some() {
             return self.on_half_open(now, peer, segment);
         }
-        if let Some(&ended) = self.time_wait.all.get(&peer) {
+        if let Some(&ended) = self.time_wait.get(&peer) {
             // A SYN above what was received opens the connection anew [RFC 9293 §3.10.7.4].
             let is_new = head.flags.has(Flags::SYN)
                 && !head.flags.has(Flags::ACK)
@@ -167,7 +40,7 @@ impl Source {
                 }
                 return;
             }
-            self.time_wait.all.remove(&peer);
+            self.time_wait.remove(&peer);
         }
         if head.flags.has(Flags::RST) {
             self.drops.count(DropReason::NoConnection);
@@ -216,15 +89,12 @@ impl Source {
         let options = &segment.head.options;
         let default = if peer.is_ipv6() { DEFAULT_MSS.1 } else { DEFAULT_MSS.0 };
         let opened = Opened {
-            id: 0,
             at,
             irs: segment.head.seq,
             mss: options.mss.unwrap_or(default).max(MIN_MSS),
             shift: options.window_scale,
             has_sack: options.sack_permitted,
-            transmissions: 1,
             since: now,
-            due: now + self.half_open.rto,
         };
         if self.half_open.insert(peer, opened) {
             self.drops.count(DropReason::Flood);
@@ -252,41 +122,25 @@ impl Source {
     /// where the stream is now. The client has most likely not seen the first; if it has, it would
     /// have been cut off as too late, and still is.
     fn repeat_syn_ack(&mut self, peer: SocketAddr) {
-        let Some(&known) = self.half_open.all.get(&peer) else { return };
+        let Some(&known) = self.half_open.get(&peer) else { return };
         let master = self.master_place(MasterId::FIRST).and_then(|place| self.master(place));
         let is_gone = self.config.join == Join::AtOnce
             && master.is_some_and(|master| known.at < master.buffer.start());
         let at = self.beginning().filter(|_| is_gone).unwrap_or(known.at);
-        let opened = Opened { at, ..known };
-        self.half_open.all.insert(peer, opened);
-        self.send_syn_ack(peer, &opened);
+        self.half_open.move_to(&peer, at);
+        self.send_syn_ack(peer, &Opened { at, ..known });
     }
 
     /// Sends SYN/ACKs again, and gives connections up.
     pub(super) fn on_handshake_timers(&mut self, now: Instant) {
-        while let Some((&(at, id), &peer)) = self.half_open.due.first_key_value()
-            && at <= now
-        {
-            self.half_open.due.pop_first();
-            let Some(opened) = self.half_open.all.get_mut(&peer).filter(|known| known.id == id)
-            else {
-                continue;
-            };
-            if opened.transmissions >= self.config.syn_ack_transmissions {
-                self.half_open.all.remove(&peer);
-                continue;
-            }
-            opened.due = now + self.half_open.rto * (1 << opened.transmissions.min(6));
-            opened.transmissions += 1;
-            let due = opened.due;
-            self.half_open.due.insert((due, id), peer);
+        while let Some(peer) = self.half_open.pop_due(now, self.config.syn_ack_transmissions) {
             self.repeat_syn_ack(peer);
         }
     }
 
     /// Handles a segment in SYN-RECEIVED [RFC 9293 §3.10.7.4].
     fn on_half_open(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
-        let Some(&opened) = self.half_open.all.get(&peer) else { return };
+        let Some(&opened) = self.half_open.get(&peer) else { return };
         let head = &segment.head;
         let expected = opened.irs.plus(1);
         if head.flags.has(Flags::RST) {
@@ -329,9 +183,9 @@ impl Source {
             self.drops.count(DropReason::OverLimit);
             return self.refuse(now, peer, segment);
         }
-        self.half_open.remove(&peer);
+        let Some((opened, left_once)) = self.half_open.remove(&peer) else { return };
         // Karn: a SYN/ACK that was sent again has no RTT.
-        let rtt = (opened.transmissions == 1).then(|| now.since(opened.since));
+        let rtt = left_once.then(|| now.since(opened.since));
         self.establish(now, peer, &opened, rtt, segment);
     }
 

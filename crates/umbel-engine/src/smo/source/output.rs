@@ -1,4 +1,7 @@
 //! Segments that leave.
+//!
+//! A segment is made of a master's or child's bytes, the connection's numbers and the queues of
+//! what is due, so this stands apart and has no state itself.
 
 use std::net::SocketAddr;
 use std::ops::Range;

@@ -11,7 +11,7 @@ use umbel_wire::tcp::{Flags, Segment, Seq};
 use crate::chance::generator;
 use crate::smo::receiver::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
 use crate::smo::*;
-use crate::testing::world::{Host, Link, Protocol, Seat, World};
+use crate::testing::world::{Host, Link, NoRouter, Protocol, Seat, World};
 use crate::testing::{Tested, channel};
 use crate::{Address, Datagram, Engine, Transmit};
 
@@ -98,6 +98,7 @@ pub(super) type Network = World<Transfer>;
 impl Protocol for Transfer {
     type Source = Tested<Source>;
     type Receiver = Node;
+    type Router = NoRouter;
 
     fn on_source_event(network: &mut Network, event: SourceEvent) {
         if let SourceEvent::Received { child, bytes } = &event {

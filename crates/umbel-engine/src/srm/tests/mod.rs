@@ -1,9 +1,10 @@
 //! A member driven by a script: its exact output, to the nanosecond where no randomness is
-//! involved.
+//! involved. It is [`Tested`]. Several members meet in [`world`].
 
 mod bad_input;
 mod recovery;
 mod sessions;
+mod world;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -3,7 +3,8 @@
 //!
 //! Engines are hosted as [`Engine`] demands. After each `handle_*` the memberships, datagrams and
 //! events are taken until there are none, and then the next wake-up. Simultaneous happenings come
-//! in the order in which they were scheduled, and all draws follow from one seed.
+//! in the order in which they were scheduled, and all draws follow from one seed. Protocols with
+//! engines in routers have a tree of them in the network ([`World::add_router`]).
 //!
 //! A world fails its test if time stands still, if a batch or a membership breaks the contract, and
 //! if anything is dropped that the test neither [expects](Tested::assert_dropped) nor
@@ -14,6 +15,7 @@
 
 mod hosted;
 mod network;
+mod routers;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,15 +27,20 @@ use bytes::Bytes;
 use rand_core::Rng;
 
 pub(crate) use self::hosted::Hosted;
+use self::network::Arrival;
 pub(crate) use self::network::{Bottleneck, Host, Link, Network};
+pub(crate) use self::routers::NoRouter;
+use self::routers::{Node, Parcel, Router};
 use super::Tested;
 use crate::chance::generator;
-use crate::{Address, Datagram, Engine, Instant, Transmit, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant, RouterEngine, Transmit, TransmitBuf};
 
 /// What a protocol's tests add to the world: the engines, their applications, and what is noted.
 pub(crate) trait Protocol: Sized {
     type Source: Seat;
     type Receiver: Seat;
+    /// The engine in routers; [`NoRouter`] if there is none.
+    type Router: RouterEngine;
 
     /// Takes an event of the source, as its application does.
     fn on_source_event(world: &mut World<Self>, event: EventOf<Self::Source>);
@@ -93,8 +100,26 @@ type Deed<P> = Box<dyn FnOnce(&mut World<P>)>;
 
 enum Happening<P: Protocol> {
     Wake(usize),
-    Arrival { to: usize, by: Address, hop_limit: u8, payload: Bytes },
+    Arrival {
+        to: usize,
+        by: Address,
+        hop_limit: u8,
+        payload: Bytes,
+    },
+    /// A datagram comes to a router from the other end of a link.
+    Passing {
+        router: usize,
+        from: Node,
+        parcel: Parcel,
+    },
+    RouterWake(usize),
     Deed(Deed<P>),
+}
+
+impl<P: Protocol> Happening<P> {
+    fn arrival(Arrival { to, by, hop_limit, .. }: Arrival, payload: Bytes) -> Happening<P> {
+        Happening::Arrival { to, by, hop_limit, payload }
+    }
 }
 
 /// The source, the receivers and the network. It dereferences to what the protocol's tests note.
@@ -104,6 +129,7 @@ pub(crate) struct World<P: Protocol> {
     pub(crate) now: Instant,
     pub(crate) source: P::Source,
     pub(crate) receivers: Vec<P::Receiver>,
+    pub(crate) routers: Vec<Router<P::Router>>,
     pub(crate) network: Network,
     protocol: P,
     calendar: BTreeMap<(Instant, u64), Happening<P>>,
@@ -133,6 +159,7 @@ impl<P: Protocol> World<P> {
             now: Instant::from_nanos(1_000_000_000),
             source,
             receivers: Vec::new(),
+            routers: Vec::new(),
             network: Network::new(host, generator(seed)),
             protocol,
             calendar: BTreeMap::new(),
@@ -162,6 +189,7 @@ impl<P: Protocol> World<P> {
     pub(crate) fn may_drop(&mut self, reason: impl Debug) {
         let reason = format!("{reason:?}");
         (0..=self.receivers.len()).for_each(|host| self.engine(host).allow(&reason));
+        self.routers.iter_mut().for_each(|router| router.engine.allow(&reason));
         self.allowed.push(reason);
     }
 
@@ -216,10 +244,11 @@ impl<P: Protocol> World<P> {
         if !P::passes(self, from, transmit, &mut payload) {
             return;
         }
+        if !self.network.tree.is_empty() {
+            return self.send_by_routers(from, transmit, payload);
+        }
         for arrival in self.network.carry(self.now, from, transmit, payload.len()) {
-            let (to, by, hop_limit, payload) =
-                (arrival.to, arrival.by, arrival.hop_limit, payload.clone());
-            self.schedule(arrival.at, Happening::Arrival { to, by, hop_limit, payload });
+            self.schedule(arrival.at, Happening::arrival(arrival, payload.clone()));
         }
     }
 
@@ -235,13 +264,16 @@ impl<P: Protocol> World<P> {
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Bytes> {
         self.calendar.values().filter_map(|happening| match happening {
             Happening::Arrival { payload, .. } => Some(payload),
-            _ => None,
+            Happening::Passing { parcel, .. } => Some(&parcel.payload),
+            Happening::Wake(_) | Happening::RouterWake(_) | Happening::Deed(_) => None,
         })
     }
 
     /// Loses the datagrams that are under way.
     pub(crate) fn lose_all_in_flight(&mut self) {
-        self.calendar.retain(|_, happening| !matches!(happening, Happening::Arrival { .. }));
+        self.calendar.retain(|_, happening| {
+            !matches!(happening, Happening::Arrival { .. } | Happening::Passing { .. })
+        });
     }
 
     /// Lets time pass.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use umbel_wire::Channel;
 
+use super::routers::Tree;
 use crate::chance::{Generator, uniform};
 use crate::units::Rate;
 use crate::{Address, Instant, Membership, SessionId, Transmit};
@@ -34,7 +35,7 @@ impl Link {
     }
 
     /// Returns what this link and the next do together.
-    fn then(self, next: Link) -> Link {
+    pub(super) fn then(self, next: Link) -> Link {
         let either = |a: f64, b: f64| 1.0 - (1.0 - a) * (1.0 - b);
         Link {
             loss: either(self.loss, next.loss),
@@ -156,8 +157,11 @@ pub(crate) struct Network {
     pub(crate) session_delay: Duration,
     /// Share of the multicast datagrams that a whole subnet loses.
     pub(crate) subnet_loss: BTreeMap<usize, f64>,
-    /// Number of routers between each two subnets. There are none if this is empty.
+    /// Number of routers between each two subnets, in a world without engines in routers. There are
+    /// none if this is empty.
     pub(crate) routers: Vec<Vec<u8>>,
+    /// Routers with engines, if there are any.
+    pub(super) tree: Tree,
     /// Pairs of subnets that do not reach each other.
     cut: BTreeSet<(usize, usize)>,
     pub(crate) random: Generator,
@@ -172,6 +176,7 @@ impl Network {
             session_delay: Duration::ZERO,
             subnet_loss: BTreeMap::new(),
             routers: Vec::new(),
+            tree: Tree::default(),
             cut: BTreeSet::new(),
             random,
         }
@@ -193,8 +198,21 @@ impl Network {
         !self.cut.contains(&(a, b))
     }
 
-    fn draw(&mut self, share: f64) -> bool {
+    pub(super) fn draw(&mut self, share: f64) -> bool {
         share > 0.0 && uniform(&mut self.random) < share
+    }
+
+    /// Draws an additional delay.
+    pub(super) fn jitter(&mut self, link: Link) -> Duration {
+        link.jitter.mul_f64(uniform(&mut self.random))
+    }
+
+    /// Returns the time at which a datagram leaves the bottleneck before a host, if it fits there.
+    pub(super) fn queue(&mut self, host: usize, at: Instant, len: usize) -> Option<Instant> {
+        match &mut self.hosts[host].bottleneck {
+            Some(bottleneck) => bottleneck.pass(at, len),
+            None => Some(at),
+        }
     }
 
     /// Returns the arrivals of a datagram.
@@ -254,11 +272,8 @@ impl Network {
                 if self.draw(way.loss) {
                     continue;
                 }
-                let at = now + way.delay + way.jitter.mul_f64(uniform(&mut self.random));
-                let at = match &mut self.hosts[to].bottleneck {
-                    Some(bottleneck) => bottleneck.pass(at, len),
-                    None => Some(at),
-                };
+                let at = now + way.delay + self.jitter(way);
+                let at = self.queue(to, at, len);
                 let hop_limit = hop_limit - routers;
                 let arrival = |at| Arrival { at, to, by: by(transmit.to), hop_limit };
                 arrivals.extend(at.map(arrival));

@@ -40,6 +40,8 @@ impl<P: Protocol> World<P> {
                     self.drain(to);
                 }
             }
+            Happening::Passing { router, from, parcel } => self.pass_router(router, from, parcel),
+            Happening::RouterWake(router) => self.wake_router(router),
             Happening::Deed(deed) => deed(self),
         }
         true

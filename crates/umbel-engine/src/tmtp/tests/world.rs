@@ -13,7 +13,7 @@ use umbel_wire::{Channel, Tsi};
 
 use super::content::{Blocks, SYMBOL_LEN, Store};
 use crate::testing::Tested;
-use crate::testing::world::{self, Host, Link, Protocol, Seat};
+use crate::testing::world::{self, Host, Link, NoRouter, Protocol, Seat};
 use crate::tmtp::{
     BlockCount, Draws, DropReason, List, NodeConfig, NodeId, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
@@ -94,6 +94,7 @@ pub(super) type World = world::World<Feed>;
 impl Protocol for Feed {
     type Source = Tested<Source<Blocks>>;
     type Receiver = Peer;
+    type Router = NoRouter;
 
     fn on_source_event(world: &mut World, event: SourceEvent) {
         if let SourceEvent::Rate(rate) = event {

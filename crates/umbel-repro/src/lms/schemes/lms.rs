@@ -4,7 +4,7 @@
 use umbel_engine::lms::config::{Cost, Horizon, ReplierConfig};
 use umbel_engine::lms::{ReceiverConfig, SourceConfig};
 use umbel_sim::lms::{Receiver, Source, router};
-use umbel_sim::random::{Purpose, below, stream};
+use umbel_sim::random::{Purpose, below, node_seed, stream};
 use umbel_sim::{Instant, Simulation, channel};
 use umbel_wire::Tsi;
 
@@ -47,7 +47,7 @@ pub(super) fn install(
         };
         // A receiver that comes back does not want the packets sent in between.
         config.horizon = Horizon::Back(0);
-        let host = Receiver::host(config, seed ^ u64::from(receiver.0) << 32);
+        let host = Receiver::host(config, node_seed(seed, receiver));
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");
     }
     for &node in &scenario.routers {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use umbel_engine::pgm::{ReceiverConfig, SourceConfig};
 use umbel_sim::pgm::{Receiver, Source, router};
+use umbel_sim::random::node_seed;
 use umbel_sim::{Instant, Simulation, channel};
 
 use super::UNIT_LEN;
@@ -22,7 +23,7 @@ pub(super) fn install(
     simulation.set_app(scenario.source, host, Instant::EPOCH).expect("the source is a free host");
     for &receiver in &scenario.receivers {
         let config = ReceiverConfig { nak_backoff: Duration::ZERO, ..ReceiverConfig::new(channel) };
-        let host = Receiver::host(config, seed ^ u64::from(receiver.0) << 32);
+        let host = Receiver::host(config, node_seed(seed, receiver));
         simulation.set_app(receiver, host, Instant::EPOCH).expect("receivers are free hosts");
     }
     for &node in &scenario.routers {

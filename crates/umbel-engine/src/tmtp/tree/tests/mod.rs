@@ -18,7 +18,7 @@ use umbel_wire::{Channel, Tsi};
 
 use super::search::Stage;
 use super::{Arrival, Outlook, Tree, TreeEvent, UNICAST_HOPS};
-use crate::testing::world::{self, Host, Link, Protocol};
+use crate::testing::world::{self, Host, Link, NoRouter, Protocol};
 use crate::testing::{Tested, ms};
 use crate::tmtp::config::Draws;
 use crate::tmtp::incoming;
@@ -160,6 +160,7 @@ type World = world::World<Forest>;
 impl Protocol for Forest {
     type Source = Tested<Node>;
     type Receiver = Tested<Node>;
+    type Router = NoRouter;
 
     fn on_source_event(world: &mut World, event: TreeEvent) {
         world.events[0].push(event);

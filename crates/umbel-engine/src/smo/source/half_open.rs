@@ -1,0 +1,129 @@
+//! Connections that are being opened [RFC 9293 §3.5].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use umbel_wire::tcp::Seq;
+
+use crate::Instant;
+
+/// A connection that is being opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    /// Position at which it will begin.
+    pub(super) at: u64,
+    pub(super) irs: Seq,
+    pub(super) mss: u16,
+    pub(super) shift: Option<u8>,
+    pub(super) has_sack: bool,
+    /// When the first SYN/ACK left.
+    pub(super) since: Instant,
+}
+
+/// A connection in the table.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: u64,
+    opened: Opened,
+    /// Transmissions of the SYN/ACK.
+    transmissions: u32,
+    due: Instant,
+}
+
+/// The bounded table of half-open connections.
+#[derive(Clone, Debug)]
+pub(super) struct HalfOpen {
+    all: BTreeMap<SocketAddr, Entry>,
+    /// In the order in which they came. Those that are complete stay until they are reached.
+    order: VecDeque<(u64, SocketAddr)>,
+    /// When each SYN/ACK is due again, or the connection is given up.
+    due: BTreeMap<(Instant, u64), SocketAddr>,
+    capacity: usize,
+    rto: Duration,
+    next_id: u64,
+}
+
+impl HalfOpen {
+    pub(super) fn new(capacity: usize, rto: Duration) -> HalfOpen {
+        HalfOpen {
+            all: BTreeMap::new(),
+            order: VecDeque::new(),
+            due: BTreeMap::new(),
+            capacity: capacity.max(1),
+            rto,
+            next_id: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns when the next SYN/ACK is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    pub(super) fn get(&self, peer: &SocketAddr) -> Option<&Opened> {
+        self.all.get(peer).map(|entry| &entry.opened)
+    }
+
+    /// Adds a connection whose first SYN/ACK leaves now. Returns whether the oldest gave way to it.
+    pub(super) fn insert(&mut self, peer: SocketAddr, opened: Opened) -> bool {
+        let is_full = self.all.len() >= self.capacity;
+        while self.all.len() >= self.capacity
+            && let Some((id, oldest)) = self.order.pop_front()
+        {
+            if self.all.get(&oldest).is_some_and(|known| known.id == id) {
+                self.remove(&oldest);
+            }
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.order.push_back((id, peer));
+        if self.order.len() > 2 * self.capacity {
+            let all = &self.all;
+            self.order.retain(|(id, peer)| all.get(peer).is_some_and(|known| known.id == *id));
+            self.order.push_back((id, peer));
+        }
+        let due = opened.since + self.rto;
+        self.due.insert((due, id), peer);
+        self.all.insert(peer, Entry { id, opened, transmissions: 1, due });
+        is_full
+    }
+
+    /// Moves the position at which a connection will begin.
+    pub(super) fn move_to(&mut self, peer: &SocketAddr, at: u64) {
+        if let Some(entry) = self.all.get_mut(peer) {
+            entry.opened.at = at;
+        }
+    }
+
+    /// Takes a connection out. Returns it, and whether its SYN/ACK left only once.
+    pub(super) fn remove(&mut self, peer: &SocketAddr) -> Option<(Opened, bool)> {
+        let entry = self.all.remove(peer)?;
+        self.due.remove(&(entry.due, entry.id));
+        Some((entry.opened, entry.transmissions == 1))
+    }
+
+    /// Returns the next peer whose SYN/ACK is due again, and sets the time of the one after it.
+    /// Connections whose SYN/ACK has left `most` times are given up.
+    pub(super) fn pop_due(&mut self, now: Instant, most: u32) -> Option<SocketAddr> {
+        while self.next_due().is_some_and(|at| at <= now) {
+            let ((_, id), peer) = self.due.pop_first()?;
+            let Some(entry) = self.all.get_mut(&peer).filter(|known| known.id == id) else {
+                continue;
+            };
+            if entry.transmissions >= most {
+                self.all.remove(&peer);
+                continue;
+            }
+            entry.due = now + self.rto * (1 << entry.transmissions.min(6));
+            entry.transmissions += 1;
+            self.due.insert((entry.due, id), peer);
+            return Some(peer);
+        }
+        None
+    }
+}
