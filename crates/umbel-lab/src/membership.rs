@@ -2,8 +2,8 @@
 //!
 //! One thread hears the IGMPv3 reports on all routers, and keeps the forwarding cache of each in
 //! step. Hosts are tracked one by one [RFC 3376 §A.2], so that nobody has to be asked whether
-//! others remain: a branch is cut when its last member has left, or a given time later. What routers
-//! would tell each other by a routing protocol, the thread knows at once.
+//! others remain: a branch is cut when its last member has left, or a given time later. What
+//! routers would tell each other by a routing protocol, the thread knows at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -206,7 +206,8 @@ fn hosts_that_are_not_members_see_nothing_and_say_nothing() {
             .map(|(port, which)| frames(port, which));
         let grown: Vec<_> =
             after.iter().zip(before).map(|(after, before)| after - before).collect();
-        // Reports and neighbour discovery may be under way, but no answers, and no data at the last.
+        // Reports and neighbour discovery may be under way, but no answers, and no data at the
+        // last.
         assert!(grown.iter().all(|grown| *grown < 10), "{grown:?}");
         assert!(delivery.counts().delivered > 0);
         assert_eq!(subscribed.counts().delivered, 0);

@@ -47,8 +47,8 @@ pub enum Queue {
     /// Random early detection.
     Red(RedConfig),
     /// Drop preference. A packet of [`Kind::Other`]`(n)` finds room only among the first
-    /// `limit · (1 − n / (2 · classes))` places, all others among `limit`. When the queue fills, the
-    /// highest numbers are thus dropped first.
+    /// `limit · (1 − n / (2 · classes))` places, all others among `limit`. When the queue fills,
+    /// the highest numbers are thus dropped first.
     ///
     /// [`Kind::Other`]: crate::Kind::Other
     Preference {

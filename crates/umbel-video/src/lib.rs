@@ -40,15 +40,16 @@
 //!
 //! # Blocks, versions, levels
 //!
-//! The unit is the macroblock of 16×16 samples. What it shows is a *version*, named by the frame that
-//! it was taken from. A version is embedded: its numbers are coded plane by plane, from the highest
-//! bit to the lowest, and each plane halves the error. *Level* l is what receivers of layers 0 to l
-//! hold. For each macroblock and level the encoder knows which version is held, down to which plane.
+//! The unit is the macroblock of 16×16 samples. What it shows is a *version*, named by the frame
+//! that it was taken from. A version is embedded: its numbers are coded plane by plane, from the
+//! highest bit to the lowest, and each plane halves the error. *Level* l is what receivers of
+//! layers 0 to l hold. For each macroblock and level the encoder knows which version is held, down
+//! to which plane.
 //!
 //! - **Conditional replenishment**: only what changed beyond the noise gets a new version. The
 //!   difference is taken from the source at the time of the last version, so nothing drifts.
-//! - **Start layer**: a new version starts in the lowest layer that has bits for it. Lower levels keep
-//!   the older version, and catch up when it stands still.
+//! - **Start layer**: a new version starts in the lowest layer that has bits for it. Lower levels
+//!   keep the older version, and catch up when it stands still.
 //! - **Refinement**: what stands still gets further planes, those with the fewest first.
 //! - **Repeats**: the base layer repeats every macroblock within the refresh time. The other planes
 //!   go round with the bits that nothing else needs. Both repeat the *same* version, so that a

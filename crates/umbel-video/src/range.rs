@@ -1,9 +1,9 @@
 //! A binary range coder with adaptive probabilities.
 //!
 //! It is of the kind that LZMA made common: a range of 32 bits, carries that wait in a byte with a
-//! count, bytes out at the top. The probability of a decision is the mean of two estimates, one that
-//! follows fast and one that follows slowly: contexts start anew in each segment of a packet, and
-//! soon know enough.
+//! count, bytes out at the top. The probability of a decision is the mean of two estimates, one
+//! that follows fast and one that follows slowly: contexts start anew in each segment of a packet,
+//! and soon know enough.
 //!
 //! [`Coder`] has both directions: what codes a block is written once, takes the values when it
 //! encodes, and returns them when it decodes.

@@ -27,10 +27,10 @@
 //! a=x-umbel-signed:…                          the sender's key and signature
 //! ```
 //!
-//! Receivers take signed descriptions only; see [`signed`](crate::signed). The version in the origin
-//! line is the time at which the feed began, in milliseconds since 1970, so that it grows from one
-//! feed of a sender to the next. Everything that a receiver can know before the first packet stands
-//! here, and messages that contradict it are discarded.
+//! Receivers take signed descriptions only; see [`signed`](crate::signed). The version in the
+//! origin line is the time at which the feed began, in milliseconds since 1970, so that it grows
+//! from one feed of a sender to the next. Everything that a receiver can know before the first
+//! packet stands here, and messages that contradict it are discarded.
 //!
 //! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
 //! [head](SealedHead), whose length and digest replace the manifest's. The content of a sealed pipe
@@ -107,9 +107,9 @@ pub struct Feed {
     pub token: bool,
     /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
-    /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody says
-    /// in the source's name that the feed is over. Sources of earlier releases have none, nor have
-    /// sealed feeds, whose announcement is long enough.
+    /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody
+    /// says in the source's name that the feed is over. Sources of earlier releases have none, nor
+    /// have sealed feeds, whose announcement is long enough.
     pub last_word: Option<Digest>,
     /// Version of the announcement; grows with each change.
     pub version: u64,

@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes. The fuzz targets check them, and the tests here check them on
-//! the corpora of the fuzz targets.
+//! Properties that hold for any bytes. The fuzz targets check them, and the tests here check them
+//! on the corpora of the fuzz targets.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};

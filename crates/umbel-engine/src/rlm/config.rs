@@ -95,8 +95,8 @@ pub struct ReceiverConfig {
     pub rates: Vec<Rate>,
     /// Group in which receivers talk. Default `None`: no shared learning.
     pub control: Option<Channel>,
-    /// Whether a receiver at level n receives the first n layers or the n-th alone [RLM §2]. Default
-    /// [`StreamMode::Cumulative`].
+    /// Whether a receiver at level n receives the first n layers or the n-th alone [RLM §2].
+    /// Default [`StreamMode::Cumulative`].
     pub mode: StreamMode,
     /// Rule by which the level is chosen. Default [`ControllerKind::Rlm`].
     pub controller: ControllerKind,

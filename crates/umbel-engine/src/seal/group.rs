@@ -28,7 +28,8 @@ const SERVER: MemberId = MemberId(0);
 /// Reason why something was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOpened {
-    /// It is not sealed, or with another secret, or was altered. Or its sender is one more than fit.
+    /// It is not sealed, or with another secret, or was altered. Or its sender is one more than
+    /// fit.
     Forged,
     /// Its key is not held here: no longer, or not yet.
     UnknownKey,

@@ -100,8 +100,8 @@ pub(super) enum Objection {
 }
 
 /// Returns the client's configuration, which accepts the servers of `trust` and no other. If
-/// another showed itself, `objection` holds what was wrong with it. Shows `identity` to servers that
-/// ask for a certificate.
+/// another showed itself, `objection` holds what was wrong with it. Shows `identity` to servers
+/// that ask for a certificate.
 pub(super) fn client(
     trust: Trust,
     identity: Option<&Identity>,

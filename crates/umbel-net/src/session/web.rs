@@ -26,7 +26,8 @@ impl fmt::Debug for WebKeys {
 }
 
 impl WebKeys {
-    /// Creates those of an identity. Clients get no tickets, so that each connection proves the key.
+    /// Creates those of an identity. Clients get no tickets, so that each connection proves the
+    /// key.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl WebStream {
     }
 
     /// Takes bytes of the connection. Appends what they mean to `heard`. Returns whether the client
-    /// has said that it sends no more. There may be something to [take](WebStream::take) afterwards,
-    /// also after an error.
+    /// has said that it sends no more. There may be something to [take](WebStream::take)
+    /// afterwards, also after an error.
     ///
     /// # Errors
     ///

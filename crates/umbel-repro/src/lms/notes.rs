@@ -177,8 +177,8 @@ pub(super) fn notes(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<No
     notes
 }
 
-/// Writes the duplicates of a receiver: as a share while a loss exposes a part of the receivers, and
-/// as a number where each gets several.
+/// Writes the duplicates of a receiver: as a share while a loss exposes a part of the receivers,
+/// and as a number where each gets several.
 fn duplicates(exposure: f64) -> String {
     if exposure < 1.0 {
         format!("{:.2} %", exposure * 100.0)

@@ -30,8 +30,8 @@ pub(super) fn mser5(values: &[f64]) -> usize {
     best.1 * BATCH
 }
 
-/// Returns how far the values rise from their beginning to their end, as a share of their mean: that
-/// of the straight line nearest to the means of ten batches.
+/// Returns how far the values rise from their beginning to their end, as a share of their mean:
+/// that of the straight line nearest to the means of ten batches.
 pub(super) fn growth(values: &[f64]) -> f64 {
     let length = values.len() / TREND_BATCHES;
     if length == 0 {

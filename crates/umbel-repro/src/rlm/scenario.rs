@@ -95,7 +95,8 @@ pub struct Scenario {
     pub dropping: Dropping,
     /// Time in milliseconds that a leave takes for each hop. `None`: the delay of the link.
     pub leave_ms: Option<u64>,
-    /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant rates.
+    /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant
+    /// rates.
     pub peak_tenths: Option<u32>,
     /// Packets that the bottleneck loses by chance, in thousandths.
     pub loss_permille: u32,

@@ -10,9 +10,9 @@
 //!                                                   the kernel's IP, and so the daemon
 //! ```
 //!
-//! The daemon does what the program does not take, and no switch is needed: messages of other kinds,
-//! requests that say that a replier failed, DMCASTs that no request there has asked for, packets with
-//! unusual headers. Both give the same packets and count the same drops.
+//! The daemon does what the program does not take, and no switch is needed: messages of other
+//! kinds, requests that say that a replier failed, DMCASTs that no request there has asked for,
+//! packets with unusual headers. Both give the same packets and count the same drops.
 
 mod program;
 

@@ -11,10 +11,10 @@
 //!
 //! # Guards
 //!
-//! The engine accepts a DMCAST only with a turning point that it stamped less than a minute ago, for
-//! a branch of a live channel. Here a [`Credit`] is kept beside it: a stamped request permits so many
-//! DMCASTs to its interface and no more, so that a replier that keeps a turning point cannot use it to
-//! spray a subtree.
+//! The engine accepts a DMCAST only with a turning point that it stamped less than a minute ago,
+//! for a branch of a live channel. Here a [`Credit`] is kept beside it: a stamped request permits
+//! so many DMCASTs to its interface and no more, so that a replier that keeps a turning point
+//! cannot use it to spray a subtree.
 
 use std::collections::BTreeMap;
 use std::io;

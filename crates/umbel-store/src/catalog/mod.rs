@@ -349,8 +349,8 @@ impl Catalog {
         Ok(digests)
     }
 
-    /// Returns the digests of encoding symbols of a block, as `digest` makes them of their numbers and
-    /// bytes; fewer if the block has no more.
+    /// Returns the digests of encoding symbols of a block, as `digest` makes them of their numbers
+    /// and bytes; fewer if the block has no more.
     ///
     /// # Errors
     ///

@@ -18,9 +18,10 @@
 //! # Rate control
 //!
 //! A layer has a token bucket that holds 0.25 s of its rate, at least a packet and a half. New
-//! content takes from it first, up to the share that is kept for blocks that stand still and coarse;
-//! then those take what is left. Bytes are counted as written, with the headers on the wire. A layer
-//! whose bits of one frame do not fill a good part of a packet sends every few frames.
+//! content takes from it first, up to the share that is kept for blocks that stand still and
+//! coarse; then those take what is left. Bytes are counted as written, with the headers on the
+//! wire. A layer whose bits of one frame do not fill a good part of a packet sends every few
+//! frames.
 
 mod assemble;
 mod change;
@@ -380,8 +381,8 @@ impl Encoder {
         (0..self.budgets.len()).map(finest).collect()
     }
 
-    /// Returns which share of each layer's bits is for blocks that stand still: the larger, the more
-    /// of them have planes missing.
+    /// Returns which share of each layer's bits is for blocks that stand still: the larger, the
+    /// more of them have planes missing.
     fn kept_for_still(&self, number: u64) -> Vec<f32> {
         let noise = self.noise_plane();
         let coarse = |layer: usize| {

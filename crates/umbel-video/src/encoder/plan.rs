@@ -12,9 +12,9 @@
 //! Then the layer's blocks share its bits: all go down to the same level, a plane and a fraction.
 //!
 //! **Policy.** When few blocks change, they start at a plane that looks well, and those that do not
-//! fit wait for another layer. When many change, a level whose bits do not suffice would be a mosaic
-//! of old and new. So all blocks start, at a coarser plane. When not even that fits, the layer
-//! saves its bits for a whole picture: its frame rate falls, not its coherence.
+//! fit wait for another layer. When many change, a level whose bits do not suffice would be a
+//! mosaic of old and new. So all blocks start, at a coarser plane. When not even that fits, the
+//! layer saves its bits for a whole picture: its frame rate falls, not its coherence.
 
 use crate::packet::{NOTHING, Sixteenths};
 use crate::planes::PLANES;

@@ -1,5 +1,5 @@
-//! A decoder and a reader behind any bytes. The fuzz targets run these, and `corpus.rs` runs them on
-//! the corpora of the fuzz targets.
+//! A decoder and a reader behind any bytes. The fuzz targets run these, and `corpus.rs` runs them
+//! on the corpora of the fuzz targets.
 
 #![allow(unreachable_pub, dead_code, clippy::unwrap_used, reason = "shared by test binaries")]
 

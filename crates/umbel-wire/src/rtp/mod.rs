@@ -32,7 +32,8 @@ const WORD: usize = 4;
 /// A checked RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
-    /// The marker, which profiles define. Most video formats set it in the last packet of a picture.
+    /// The marker, which profiles define. Most video formats set it in the last packet of a
+    /// picture.
     pub marker: bool,
     /// Payload type, 0 to 127.
     pub payload_type: u8,

@@ -117,8 +117,8 @@ pub fn pgm_message(bytes: &[u8]) {
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A packet keeps all but the identity that a relay writes into it. No payload breaks the search for
-/// key frames.
+/// A packet keeps all but the identity that a relay writes into it. No payload breaks the search
+/// for key frames.
 pub fn rtp_packet(bytes: &[u8]) {
     let Ok(packet) = RtpPacket::parse(bytes) else { return };
     assert!(!rtp::is_rtcp(bytes) && packet.payload.len() + rtp::HEADER_LEN <= bytes.len());
@@ -188,8 +188,8 @@ pub fn mld_message(bytes: &[u8]) {
     assert_eq!(mld::parse(&again, from, to), Ok(Some(message)));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message, over either family. The
-/// checksum is made right first.
+/// A parsed message can be emitted, and parsing it returns the same message, over either family.
+/// The checksum is made right first.
 pub fn pim_message(bytes: &[u8]) {
     let v4 = (IpAddr::from([10, 0, 0, 1]), IpAddr::from(pim::ALL_ROUTERS_V4));
     let v6 = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(pim::ALL_ROUTERS_V6));

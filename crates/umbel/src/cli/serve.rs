@@ -83,9 +83,9 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Token that clients must show to get a session; `auto` draws one, which the URL has. What is sent
-    /// by multicast is then sealed (AES-128-GCM), and only they can read it. Without a token, any host
-    /// that joins the group can
+    /// Token that clients must show to get a session; `auto` draws one, which the URL has. What is
+    /// sent by multicast is then sealed (AES-128-GCM), and only they can read it. Without a token,
+    /// any host that joins the group can
     #[arg(long, value_name = "TOKEN|auto")]
     token: Option<String>,
     #[command(flatten)]
@@ -119,7 +119,8 @@ struct CertificateArgs {
     /// sent by multicast is sealed, as with --token
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Certificates that the authorities of clients have revoked, as they are when the server starts
+    /// Certificates that the authorities of clients have revoked, as they are when the server
+    /// starts
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     crl: Option<PathBuf>,
 }

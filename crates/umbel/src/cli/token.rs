@@ -17,8 +17,8 @@ const AUTO: &str = "auto";
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct TokenFileArgs {
-    /// File whose first line is the token, and which only its owner may be able to read; other users
-    /// see a --token in the list of processes [default: UMBEL_TOKEN of the environment]
+    /// File whose first line is the token, and which only its owner may be able to read; other
+    /// users see a --token in the list of processes [default: UMBEL_TOKEN of the environment]
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 }

@@ -45,8 +45,8 @@ pub(super) struct WatchArgs {
     /// writes; it is replaced without a question
     #[arg(short, long, value_name = "FILE|-", required_unless_present_any = ["stats", "rtp"])]
     output: Option<PathBuf>,
-    /// Where a player receives a stream of RTP: the port of the base layer; each further layer is two
-    /// ports higher. Encodings of which one is received (simulcast) come as one stream
+    /// Where a player receives a stream of RTP: the port of the base layer; each further layer is
+    /// two ports higher. Encodings of which one is received (simulcast) come as one stream
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "output")]
     rtp: Option<SocketAddr>,
     /// With --rtp: where to write the session description for the player
@@ -55,8 +55,8 @@ pub(super) struct WatchArgs {
     /// Print level, rate and loss each second, and each change of the level
     #[arg(long)]
     stats: bool,
-    /// Rule by which the level is chosen: that of the RLM paper, or one that also looks at delays and
-    /// mostly tries levels without losing anything
+    /// Rule by which the level is chosen: that of the RLM paper, or one that also looks at delays
+    /// and mostly tries levels without losing anything
     #[arg(long, value_name = "rlm|delay", default_value = "rlm", value_parser = parse_controller)]
     controller: ControllerKind,
     /// Most layers to receive [default: all]

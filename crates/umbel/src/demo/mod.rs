@@ -42,8 +42,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 pub struct DemoOptions {
     /// The directory that is served. Default: one that is created for the demonstration.
     pub dir: Option<PathBuf>,
-    /// Rate of the data channel. Default: the rate that sends every item once in six seconds, within
-    /// 8 to 60 Mbit/s.
+    /// Rate of the data channel. Default: the rate that sends every item once in six seconds,
+    /// within 8 to 60 Mbit/s.
     pub rate: Option<Rate>,
     /// Stay in this process and on the loopback interface, even where namespaces can be created.
     pub loopback: bool,

@@ -28,8 +28,8 @@ use super::Directory;
 const ANSWER: Duration = Duration::from_millis(200);
 /// Most answers to single hosts in this time.
 const ANSWERS: u32 = 50;
-/// Pauses between the first announcements. With them, a receiver that waits for the session does not
-/// miss its start because one packet was lost.
+/// Pauses between the first announcements. With them, a receiver that waits for the session does
+/// not miss its start because one packet was lost.
 const FIRST: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(100),

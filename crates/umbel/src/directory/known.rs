@@ -1,10 +1,10 @@
 //! The senders that a receiver knows: the name of each session that it received, and the key of its
 //! sender then.
 //!
-//! Feeds and streams have a file each. It has a line for each, `PIN NAME`, or `PIN @VERSION NAME` with
-//! the last version of the feed, so that an earlier one that somebody sends again is told from it. Of
-//! several lines with one name the last counts. Receivers that run at once add lines one after the
-//! other, and versions have one length, so that they are changed in their place.
+//! Feeds and streams have a file each. It has a line for each, `PIN NAME`, or `PIN @VERSION NAME`
+//! with the last version of the feed, so that an earlier one that somebody sends again is told from
+//! it. Of several lines with one name the last counts. Receivers that run at once add lines one
+//! after the other, and versions have one length, so that they are changed in their place.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -44,8 +44,8 @@ impl KnownSenders {
     }
 
     /// Looks up the sender of what a user names, before it is sought. From now on the selector
-    /// selects what comes from that sender alone, unless its user has given another key, and nothing
-    /// earlier than what came last.
+    /// selects what comes from that sender alone, unless its user has given another key, and
+    /// nothing earlier than what came last.
     ///
     /// # Errors
     ///
@@ -166,7 +166,8 @@ pub struct Acquaintance {
 
 impl Acquaintance {
     /// Believes the sender of a session that was found, remembers it, and tells the user if nothing
-    /// speaks for it. From now on the selector selects what comes from it alone, and nothing earlier.
+    /// speaks for it. From now on the selector selects what comes from it alone, and nothing
+    /// earlier.
     ///
     /// # Errors
     ///

@@ -60,8 +60,8 @@ impl fmt::Display for Noun {
 
 /// A session as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among
 /// several sources with sessions of that name. `umbel-feed://NAME?pin=PIN`, as `umbel send` prints
-/// it, or `umbel-stream://NAME?pin=PIN`, as `umbel stream` does, takes it from the holder of that key
-/// alone; `NAME@ADDRESS` may stand there as well.
+/// it, or `umbel-stream://NAME?pin=PIN`, as `umbel stream` does, takes it from the holder of that
+/// key alone; `NAME@ADDRESS` may stand there as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSelector {
     /// Name of the session.

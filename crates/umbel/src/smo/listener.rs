@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Engine and port have a thread of their own. A write waits while the stream's buffer is full, so
-//! that the slowest receiver slows its writer down. `examples/multicast_response.rs` is a web server
-//! of some lines.
+//! that the slowest receiver slows its writer down. `examples/multicast_response.rs` is a web
+//! server of some lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

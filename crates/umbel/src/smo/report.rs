@@ -31,7 +31,8 @@ pub struct Report {
     pub rate_bits_per_s: u64,
     /// Bytes and segments so far.
     pub traffic: Traffic,
-    /// Receivers: the slowest of each stream, then the second of each, and so on; at most [`NAMED`].
+    /// Receivers: the slowest of each stream, then the second of each, and so on; at most
+    /// [`NAMED`].
     pub slowest: Vec<Receiver>,
     /// The streams that have receivers, the one first whose slowest permits least.
     #[serde(default)]

@@ -1,4 +1,5 @@
-//! `umbel router` in a lab: trees that grow and are cut hop by hop, and all that happens to routers.
+//! `umbel router` in a lab: trees that grow and are cut hop by hop, and all that happens to
+//! routers.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -130,8 +130,8 @@ impl<'lab> Session<'lab> {
         }
     }
 
-    /// Loses a unit between two nodes, and checks that its recovery takes these links and no others.
-    /// A machine that stalls for a second repeats a request, so that it may try again.
+    /// Loses a unit between two nodes, and checks that its recovery takes these links and no
+    /// others. A machine that stalls for a second repeats a request, so that it may try again.
     #[track_caller]
     fn assert_recovery(&mut self, (from, to): (&str, &str), expected: &[(Kind, &[&str])]) {
         for attempt in 0..4 {

@@ -215,10 +215,10 @@ struct Counts {
 }
 
 /// Checks that nothing came to a connection of a host beyond what it had permitted before: what is
-/// multicast must fit each one that its channel serves. It is captured at the clients and not at the
-/// server, where two programs see each acknowledgement, and the server can answer before the time
-/// is noted for `tshark`. Each host is checked alone: what one has already can still be on its way
-/// to the next.
+/// multicast must fit each one that its channel serves. It is captured at the clients and not at
+/// the server, where two programs see each acknowledgement, and the server can answer before the
+/// time is noted for `tshark`. Each host is checked alone: what one has already can still be on its
+/// way to the next.
 fn check(all: &[Segment], server: IpAddr, counts: &mut Counts) {
     let mut clients: BTreeMap<(IpAddr, u16), Client> = BTreeMap::new();
     for segment in all {

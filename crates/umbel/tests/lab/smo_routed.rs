@@ -1,5 +1,5 @@
-//! `umbel smo` with a router between the server and its clients: what is multicast passes it in frames
-//! of many segments.
+//! `umbel smo` with a router between the server and its clients: what is multicast passes it in
+//! frames of many segments.
 
 use std::time::Duration;
 

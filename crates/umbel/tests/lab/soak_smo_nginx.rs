@@ -10,8 +10,8 @@
 //! (threaded NAPI). That thread and the server have CPU 0, everything else has CPU 1: switch,
 //! receivers and helpers. The scheduler tells the time of both to the nanosecond.
 //!
-//! What TCP of the kernel sends on when the receiver's host frees a frame (TCP small queues) runs on
-//! CPU 1, and is counted for nobody. That favours nginx.
+//! What TCP of the kernel sends on when the receiver's host frees a frame (TCP small queues) runs
+//! on CPU 1, and is counted for nobody. That favours nginx.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};

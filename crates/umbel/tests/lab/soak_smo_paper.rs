@@ -1,5 +1,6 @@
 //! The sessions of the paper's §V with sockets of the kernel: throughput and ACKs by the number of
-//! receivers, without losses and with them. It prints numbers, and asserts that every byte is right.
+//! receivers, without losses and with them. It prints numbers, and asserts that every byte is
+//! right.
 //!
 //! ```text
 //! cargo test --release -p umbel --test lab soak_smo_paper:: -- --ignored --nocapture

@@ -277,7 +277,8 @@ fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
     voice.say(voice.mark.source, &bytes);
 }
 
-/// Becomes the source's child, and has something else of what it lacks in each acknowledgement (H1).
+/// Becomes the source's child, and has something else of what it lacks in each acknowledgement
+/// (H1).
 pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     let (mut place, mut round) = (None, 0);

@@ -99,7 +99,8 @@ impl<'lab> Routers<'lab> {
         event["status"].clone()
     }
 
-    /// Returns the interfaces on which a router forwards a group, with the names of the nodes there.
+    /// Returns the interfaces on which a router forwards a group, with the names of the nodes
+    /// there.
     pub(crate) fn outputs(&self, name: &str, group: &str) -> Vec<String> {
         let status = self.status(name);
         let forwarded = status["forwarded"].as_array().unwrap();

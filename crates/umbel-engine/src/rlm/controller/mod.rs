@@ -36,8 +36,8 @@ pub(super) trait Controller: fmt::Debug + Send {
     /// Takes the announcement of another receiver's experiment.
     fn on_experiment(&mut self, now: Instant, level: u8);
 
-    /// Takes whether a change of the layer would cut an object that is being received. An experiment
-    /// waits for its end, within bounds.
+    /// Takes whether a change of the layer would cut an object that is being received. An
+    /// experiment waits for its end, within bounds.
     fn on_object(&mut self, now: Instant, in_object: bool);
 
     /// Takes the estimated number of receivers, this one included.

@@ -1,9 +1,9 @@
 //! Membership on a link: the router's side of IGMP and MLD [RFC 3376 §6, RFC 3810 §7].
 //!
 //! Each host is tracked by itself [RFC 3376 §A.2]. Hence a leave takes effect at once if nobody
-//! else wants the same ([`fast_leave`](super::config::MembershipConfig::fast_leave)), as soon as all
-//! hosts have been heard. Hosts of older versions are tolerated: they want any source, and since
-//! they keep silent when another answers, they are always asked before a group ends.
+//! else wants the same ([`fast_leave`](super::config::MembershipConfig::fast_leave)), as soon as
+//! all hosts have been heard. Hosts of older versions are tolerated: they want any source, and
+//! since they keep silent when another answers, they are always asked before a group ends.
 //!
 //! # Scope and limitations
 //!

@@ -45,10 +45,10 @@ pub enum PipeOutcome {
     Cut,
 }
 
-/// Creates the two ends of a pipe in a receiver. Blocks are taken from the holder of this Ed25519 key
-/// alone. `memory` bounds the bytes that wait to be read. If
-/// `shape` says that the pipe is sealed, `seal` has the length and digest of the head, and the
-/// opener for it. `on_event` is called on either end's thread and must not block.
+/// Creates the two ends of a pipe in a receiver. Blocks are taken from the holder of this Ed25519
+/// key alone. `memory` bounds the bytes that wait to be read. If `shape` says that the pipe is
+/// sealed, `seal` has the length and digest of the head, and the opener for it. `on_event` is
+/// called on either end's thread and must not block.
 ///
 /// # Errors
 ///

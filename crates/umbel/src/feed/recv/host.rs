@@ -288,8 +288,8 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Handles the end of the feed as nodes tell it. A pipe ends where its sender has signed that it
-    /// does; an item that is incomplete when the sender has failed stays so.
+    /// Handles the end of the feed as nodes tell it. A pipe ends where its sender has signed that
+    /// it does; an item that is incomplete when the sender has failed stays so.
     fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
         if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
             let reason = format!("the source gave up: {reason}");

@@ -313,8 +313,8 @@ impl<C: Content> SendHost<C> {
         now - complete >= self.terms.linger && enough
     }
 
-    /// Returns whether each name on a list with keys is done by proof. Nobody else is waited for, so
-    /// that strangers in the tree do not hold up the end.
+    /// Returns whether each name on a list with keys is done by proof. Nobody else is waited for,
+    /// so that strangers in the tree do not hold up the end.
     fn all_listed_have_it(&self) -> bool {
         let Expected { names, receipts, .. } = &self.terms.expected;
         let is_done = |name: &String| {

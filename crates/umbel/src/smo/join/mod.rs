@@ -1,8 +1,8 @@
 //! The helper at a receiver's host: subscribes to a channel, and gives its segments to the local
 //! connections that the server has put on it.
 //!
-//! Applications do nothing for it, and nothing happens to them when it ends: the server notices that
-//! multicast does not reach them, and sends by unicast.
+//! Applications do nothing for it, and nothing happens to them when it ends: the server notices
+//! that multicast does not reach them, and sends by unicast.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;

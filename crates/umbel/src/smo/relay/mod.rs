@@ -6,12 +6,12 @@
 //! ```
 //!
 //! A level holds at most the buffer of its streams and the receive buffer of a socket. When the
-//! clients of a relay are slow, its socket fills up, its window closes, and the server waits for the
-//! relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`]) they are cut
-//! off instead, so that each level adds no more than that to the delay of a live stream.
+//! clients of a relay are slow, its socket fills up, its window closes, and the server waits for
+//! the relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`]) they
+//! are cut off instead, so that each level adds no more than that to the delay of a live stream.
 //!
-//! Who is cut off by the server further up connects again, and goes on where the stream is then. Its
-//! own clients are cut off, too, since no connection can skip over the gap, and may come again.
+//! Who is cut off by the server further up connects again, and goes on where the stream is then.
+//! Its own clients are cut off, too, since no connection can skip over the gap, and may come again.
 //!
 //! [`RemovalRules::wait`]: umbel_engine::smo::RemovalRules::wait
 

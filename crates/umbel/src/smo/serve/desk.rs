@@ -9,8 +9,8 @@
 //!                  alone: each on its connection, which may ask again
 //! ```
 //!
-//! Who asks while a group is [sending](Stage::Sending) joins it as long as the engine still holds the
-//! stream from its beginning, and is answered alone otherwise.
+//! Who asks while a group is [sending](Stage::Sending) joins it as long as the engine still holds
+//! the stream from its beginning, and is answered alone otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -272,8 +272,8 @@ impl<L: Library> Desk<L> {
         }
     }
 
-    /// Begins to send to a group if that is due. Looks at no other, so that a request costs the same
-    /// whatever the number of connections.
+    /// Begins to send to a group if that is due. Looks at no other, so that a request costs the
+    /// same whatever the number of connections.
     fn begin_if_due(&mut self, io: &mut Machine<'_>, key: &Request) {
         if self.groups.get(key).is_some_and(|group| self.is_due(group, io.now())) {
             self.begin(io, key);

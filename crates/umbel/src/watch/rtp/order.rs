@@ -26,8 +26,8 @@ pub(super) struct Order {
     /// Synchronization source, and the number that comes next, unwrapped; `None` before the first
     /// packet.
     next: Option<(u32, u64)>,
-    /// Packets by their unwrapped numbers, with the times of their arrival. Those of a sequence that
-    /// ended have numbers below the next.
+    /// Packets by their unwrapped numbers, with the times of their arrival. Those of a sequence
+    /// that ended have numbers below the next.
     held: BTreeMap<u64, (Instant, Packet)>,
 }
 

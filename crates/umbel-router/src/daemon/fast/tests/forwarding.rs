@@ -7,8 +7,8 @@
 //! What arrives at the sender or far is dropped as it arrives.
 //!
 //! One thread sends frames, and the kernel does its part of the forwarding within that thread. The
-//! daemon takes what is left to it in bursts. The CPU time of both is added, and that of frames that
-//! the router drops as they arrive is taken off. The best of some rounds counts.
+//! daemon takes what is left to it in bursts. The CPU time of both is added, and that of frames
+//! that the router drops as they arrive is taken off. The best of some rounds counts.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 

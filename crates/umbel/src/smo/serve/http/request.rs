@@ -97,8 +97,8 @@ impl fmt::Display for Status {
 }
 
 impl Request {
-    /// Parses the request at the beginning of `bytes`. Returns it with its length, or `None` if more
-    /// bytes are needed.
+    /// Parses the request at the beginning of `bytes`. Returns it with its length, or `None` if
+    /// more bytes are needed.
     ///
     /// # Errors
     ///

@@ -28,8 +28,8 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Creates the response to a request for a document. `closes` states whether the connection ends
-    /// after it.
+    /// Creates the response to a request for a document. `closes` states whether the connection
+    /// ends after it.
     pub(crate) fn to(request: &Request, document: &Document, closes: bool) -> Response {
         let Document { len, media_type, etag } = document;
         if is_known(request.if_none_match.as_deref(), etag) {
