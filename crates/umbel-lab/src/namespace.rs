@@ -37,7 +37,7 @@ pub(crate) struct Namespace {
 pub(crate) enum Privilege {
     /// This process may make network namespaces itself.
     Root,
-    /// This process may make them through a user namespace of its own.
+    /// This process may make them through its own user namespace.
     UserNamespace,
 }
 

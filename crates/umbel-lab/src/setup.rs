@@ -21,8 +21,8 @@ pub(crate) const DEFAULT_MTU: u32 = 1500;
 
 /// First number of the interfaces at the ends of links, above the numbers that the kernel assigns.
 ///
-/// Every end has a number of its own in the whole lab. If both ends of a pair carry the same
-/// number, in whatever namespaces, the kernel reports their carrier only after up to a second.
+/// Every end has its own number in the whole lab. If both ends of a pair carry the same number, in
+/// whatever namespaces, the kernel reports their carrier only after up to a second.
 const FIRST_INDEX: usize = 1000;
 
 /// Maximum time for links to come up.

@@ -93,7 +93,7 @@ impl Repository {
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
-    /// Opens several paths. Each file is an item of its own name, and the files of each directory
+    /// Opens several paths. Each file is an item with its own name, and the files of each directory
     /// are items below the directory's name. A single path is opened as by
     /// [`open`](Repository::open).
     ///

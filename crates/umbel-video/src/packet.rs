@@ -13,8 +13,8 @@
 //!
 //! `1` is the version of the format, `l` the layer, each half a byte. `tag` is a digest of stream
 //! and picture size: others are refused. `frame` wraps after 2^24. A number without a width is 7
-//! bits a byte, low ones first. What follows `length`, so many bytes, is range-coded with contexts
-//! of its own.
+//! bits a byte, low ones first. What follows `length`, so many bytes, is range-coded with its own
+//! contexts.
 //!
 //! - **Start** gives a block a new content. Those of a **restart** name the frame that the content
 //!   is of: who has it already has nothing to do.

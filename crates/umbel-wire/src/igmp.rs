@@ -240,7 +240,7 @@ mod tests {
             let message = with_checksum(vec![kind, 0, 0, 0, 239, 1, 1, 1]);
             assert_eq!(parse(&message), Ok(Some(expected)));
         }
-        // DVMRP and the first PIM have numbers of their own.
+        // DVMRP and the first PIM have their own numbers.
         assert_eq!(parse(&[0x13, 1, 2, 3]), Ok(None));
         assert!(parse(&with_checksum(vec![V2_REPORT, 0, 0, 0, 10, 0, 0, 1])).is_err());
         assert!(parse(&[V2_REPORT, 0, 0, 1, 239, 1, 1, 1]).is_err());

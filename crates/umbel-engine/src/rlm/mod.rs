@@ -1,5 +1,5 @@
-//! RLM, receiver-driven layered multicast [RLM §1]. A source sends each layer of a live stream on a
-//! channel of its own. Each receiver joins as many layers as its own path carries.
+//! RLM, receiver-driven layered multicast [RLM §1]. A source sends each layer of a live stream on
+//! its own channel. Each receiver joins as many layers as its own path carries.
 //!
 //! - [`Source`]: takes units or objects for its layers, protects them, sends them at each layer's
 //!   pace. It takes no part in the adaptation.

@@ -95,7 +95,7 @@ async fn session(task: &Task) -> ClientError {
         _ => CloseCode::Done,
     };
     connection.close(code.on_wire(), end.to_string().as_bytes());
-    // Tasks that wait for the window would wait for ever, and their pieces are no longer needed.
+    // Tasks that wait for the window would wait forever, and their pieces are no longer needed.
     bulk.shutdown().await;
     say_farewell().await;
     end

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A session carries opaque control messages in both directions and in order. Each message states
-//! its own length ([`frame`]). Bulk data flows from the server to the client on streams of its own,
-//! so that it never delays a message.
+//! its own length ([`frame`]). Bulk data flows from the server to the client on its own streams, so
+//! that it never delays a message.
 //!
 //! Both ends keep their I/O on one thread of their own. An engine's driver is an ordinary thread.
 //! It passes messages on without ever blocking ([`SessionHandle::send`], [`ClientSession::send`])

@@ -214,7 +214,7 @@ impl ServerEndpoint {
         self.address
     }
 
-    /// Starts serving on a thread of its own, and calls `events` from there.
+    /// Starts serving on its own thread, and calls `events` from there.
     ///
     /// All sessions stand still while `events` runs, so it should pass the event on and return. It
     /// may use the [`SessionHandle`], but must not block in [`BulkWriter::write`].

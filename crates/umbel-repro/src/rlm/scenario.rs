@@ -230,7 +230,7 @@ impl Scenario {
                 link(&mut network, source, router, self.narrow(1.0, QUEUE));
                 for n in 0..receivers {
                     let node = network.host(format!("r{n}"));
-                    // A link of its own would add to the latency of a single receiver.
+                    // A separate link would add to the latency of a single receiver.
                     let spec = if receivers == 1 { LinkSpec::default() } else { self.wide() };
                     link(&mut network, router, node, spec);
                     places.push(Place { node, source, rate });

@@ -46,7 +46,7 @@ pub enum Losses {
     None,
     /// Independent ones, in thousandths, to the first receivers of this number.
     Independent(u32, u32),
-    /// Runs: the share in thousandths, and the mean length. Each receiver has a host of its own.
+    /// Runs: the share in thousandths, and the mean length. Each receiver has its own host.
     Bursts(u32, u32),
 }
 

@@ -37,7 +37,7 @@ const LAN_US: u64 = 2_500;
 #[derive(Debug)]
 pub(super) struct Mbone {
     pub(super) network: Network,
-    /// The sender, in a subnet of its own.
+    /// The sender, in its own subnet.
     pub(super) sender: NodeId,
     /// The receivers, by site.
     pub(super) receivers: Vec<Receiver>,
@@ -81,7 +81,7 @@ impl Mbone {
         let mut all = Vec::new();
         for (place, &site) in sites.iter().enumerate() {
             let hosts = (receivers as usize).saturating_sub(place).div_ceil(sites.len());
-            // The receivers at the sender's site have a subnet of their own behind a router.
+            // The receivers at the sender's site have their own subnet behind a router.
             let router = if site == 0 {
                 let inner = network.router("washington-u-2");
                 join(&mut network, routers[0], inner, LinkSpec::default());

@@ -272,7 +272,7 @@ fn tmtp_loads(mbone: &Mbone, simulation: &Simulation) -> (ProcessingLoad, Vec<Pr
     (source.engine().stats().load, managers.collect())
 }
 
-/// Sums up a run. GOT_IT is never lost: it travels on a connection of its own and takes the path's
+/// Sums up a run. GOT_IT is never lost: it travels on its own connection and takes the path's
 /// delay.
 fn outcome(
     mbone: &Mbone,

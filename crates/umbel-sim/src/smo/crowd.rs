@@ -90,7 +90,7 @@ impl Member {
     }
 }
 
-/// A program of a host that runs receivers. Each has a port of its own.
+/// A program of a host that runs receivers. Each has its own port.
 #[derive(Debug)]
 pub struct Crowd {
     source: NodeId,

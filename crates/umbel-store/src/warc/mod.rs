@@ -9,8 +9,8 @@
 //! its own here. All other kinds of records are ignored.
 //!
 //! Both forms are supported: plain, and compressed with `gzip`. Their first bytes distinguish them.
-//! In the usual compressed form each record is a member of its own, and reading an item inflates
-//! only its member; see [`Archive`].
+//! In the usual compressed form each record is its own member, and reading an item inflates only
+//! its member; see [`Archive`].
 //!
 //! The parser is our own. The crate `warc` does not return the offsets of records, without which
 //! reading an item would mean reading everything before it. It also cannot continue after a damaged

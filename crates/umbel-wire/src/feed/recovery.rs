@@ -26,7 +26,7 @@ impl Recovery {
         self == Recovery::Tree
     }
 
-    /// Returns whether members send to a group of their own, besides the data channel.
+    /// Returns whether members send to their own group, besides the data channel.
     pub fn has_group(self) -> bool {
         matches!(self, Recovery::Tree | Recovery::Srm)
     }

@@ -29,7 +29,7 @@ pub enum StreamContent {
         /// Pictures per second.
         rate: FrameRate,
     },
-    /// A ladder of HTTP Live Streaming, each rendition on a layer of its own: `hls`.
+    /// A ladder of HTTP Live Streaming, each rendition on its own layer: `hls`.
     Hls,
     /// RTP packets of anyone's codec, whose format each layer tells: `rtp`.
     Rtp(Vec<RtpFormat>),

@@ -51,9 +51,8 @@ pub(super) struct ServeArgs {
     /// UDP port of the data channel
     #[arg(long, default_value_t = 7702, value_name = "PORT")]
     channel_port: u16,
-    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes);
-    /// clients that get items by unicast share what the channel leaves of it [default: 90 % of the
-    /// link, at most 900M]
+    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes); the
+    /// rest of it serves unicast [default: 90 % of the link, at most 900M]
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
@@ -76,8 +75,8 @@ pub(super) struct ServeArgs {
     /// any other]
     #[arg(long)]
     scheduler: Option<SchedulerKind>,
-    /// How clients hear of transmissions: srm (all at once, in a multicast control group), unicast
-    /// (each on its session), or auto: srm where any-source multicast works
+    /// Way by which clients hear of transmissions: srm (a multicast control group), unicast (each
+    /// on its session), or auto: srm where any-source multicast works
     #[arg(long, default_value = "auto")]
     control: ControlChoice,
     /// UDP port of the control group
@@ -104,12 +103,12 @@ pub(super) struct ServeArgs {
     rescan: Duration,
 }
 
-/// Certificates of a server, and of those whom it admits.
+/// Certificates of a server, and of the clients that it admits.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Certificates (PEM files)")]
 struct CertificateArgs {
-    /// Certificate of the server and those between it and its authority, instead of a key of its
-    /// own; clients with --ca need no pin then
+    /// Certificate of the server and those between it and its authority, instead of its own key;
+    /// clients with --ca need no pin then
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Key of the certificate, which only its owner may be able to read

@@ -84,7 +84,7 @@ impl Directory {
         };
         if packet.deletion {
             let old = self.sessions.get(&key)?;
-            // Whoever repeats a signed announcement cannot make a deletion of it.
+            // A stranger that replays a signed announcement cannot turn it into a deletion.
             let newer = version > old.version && text.starts_with(b"o=");
             if signed.is_some() && !(newer && genuine()) {
                 return None;
@@ -136,7 +136,7 @@ impl Directory {
         if let Author::Key(_) = author {
             let own = self.sessions.iter().filter(|((other, _), _)| other == author);
             if own.clone().count() >= MOST_OF_ONE {
-                // Whoever repeats a sender's earlier announcements has none of its latest.
+                // A stranger that replays a sender's earlier announcements has none of its latest.
                 let oldest = own.min_by_key(|(_, heard)| heard.version).map(|(key, _)| key.clone());
                 self.drop_one(oldest);
             }

@@ -15,7 +15,7 @@ use super::ServeOptions;
 use crate::endpoint::channel::any_source_group;
 use crate::endpoint::random;
 
-/// How clients hear of transmissions.
+/// Way by which clients hear of transmissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlChoice {
     /// In a control group if this host's own multicast to it comes back, else on the sessions.

@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) from: u64,
 }
 
-/// What the librarian is to do next.
+/// Next action of the librarian.
 #[derive(Debug)]
 pub(super) enum Next {
     Answer(Job),

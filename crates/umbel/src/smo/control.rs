@@ -1,4 +1,4 @@
-//! How `umbel smo status` asks a running server: by `status_socket.rs`.
+//! The question of `umbel smo status` to a running server, by `status_socket.rs`.
 
 use std::net::SocketAddr;
 

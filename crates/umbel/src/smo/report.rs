@@ -1,4 +1,4 @@
-//! What a server tells about itself: to its operator, in its summary, and to `umbel smo status`.
+//! Reports of a server: to its operator, in its summary, and to `umbel smo status`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub const NAMED: usize = 1_000;
 /// A server at a moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Where it listens.
+    /// Address at which it listens.
     pub listen: String,
     /// Its channel.
     pub channel: String,
@@ -39,7 +39,7 @@ pub struct Report {
     pub by_stream: Vec<Group>,
     /// Input discarded, by reason.
     pub drops: String,
-    /// What keeps segments from leaving, if anything does.
+    /// Reason why segments cannot leave, if they cannot.
     pub trouble: Option<String>,
 }
 
@@ -142,11 +142,11 @@ pub struct Receiver {
     pub loss_events: u64,
     /// Its retransmission time-outs.
     pub timeouts: u64,
-    /// What bounds it.
+    /// Limit of its progress.
     pub bound: Bound,
 }
 
-/// What one connection took, at its end [SMO §IV-A].
+/// Account of one connection at its end: what it took [SMO §IV-A].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Account {
     /// Address of the receiver.
@@ -169,7 +169,7 @@ pub struct Account {
     pub loss_events: u64,
     /// Its retransmission time-outs.
     pub timeouts: u64,
-    /// How it ended.
+    /// Reason of its end.
     pub reason: &'static str,
 }
 
@@ -197,7 +197,7 @@ impl Account {
     }
 }
 
-/// What bounds a receiver's progress.
+/// Limit of a receiver's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {

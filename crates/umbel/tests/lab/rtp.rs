@@ -145,7 +145,7 @@ fn two_layers_with_repairs_reach_a_player_on_ports_of_their_own() {
     let receiver = watch(&streams);
     wait_until(&streams, "both layers", || level(&receiver) == 2);
     play(&streams, &["0:v:0", "0:v:1"], 40);
-    // The encoder begins anew: with numbers, times and sources of its own.
+    // The encoder begins anew: with its own numbers, times and sources.
     drop(encoder);
     std::thread::sleep(Duration::from_secs(2));
     fs::remove_file(description).unwrap();

@@ -167,7 +167,7 @@ fn run(mut command: Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Gives the server's host and the rest processors of their own. Returns the process of the kernel
+/// Gives the server's host and the rest their own processors. Returns the process of the kernel
 /// that takes in frames for the server.
 fn part_the_processors(lab: &Lab, offload: Offload) -> u32 {
     let shell = |mut command: Command, script: &str| {

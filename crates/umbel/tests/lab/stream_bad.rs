@@ -158,7 +158,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 ///
 /// `timeout` would pass a signal on twice, and the second one ends a command at once.
 fn interrupt(shell: &Child) {
-    // `timeout` leads a process group of its own.
+    // `timeout` leads its own process group.
     let group = shell.id().to_string();
     let status = Command::new("pkill").args(["-INT", "-x", "umbel", "-g", &group]).status();
     assert!(status.unwrap().success(), "no umbel runs in group {group}");

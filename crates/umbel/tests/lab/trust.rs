@@ -47,7 +47,7 @@ fn forge(
     })
 }
 
-/// Receives with options of its own from a selector, to the directory of a label.
+/// Receives with its own options from a selector, to the directory of a label.
 fn recv(feeds: &Feeds<'_>, host: &str, label: &str, from: &str, options: &[&str]) -> Receiver {
     let out = feeds.out(label);
     let mut command = feeds.umbel(host);

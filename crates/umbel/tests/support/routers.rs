@@ -27,7 +27,7 @@ impl<'lab> Routers<'lab> {
         Routers::start_with(lab, |_| &[])
     }
 
-    /// Starts all of them, each with options of its own.
+    /// Starts all of them, each with its own options.
     #[track_caller]
     pub(crate) fn start_with<'a>(
         lab: &'lab Lab,

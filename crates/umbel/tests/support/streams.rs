@@ -25,8 +25,8 @@ const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 /// A site: name, rate of its link, number of receivers.
 pub(crate) type Site = (&'static str, &'static str, usize);
 
-/// Creates a topology with the source `h1` behind the router `r0`, and sites behind links of their
-/// own with queues of 20 packets. A site `a` has a router `ra` and the hosts `a1`, `a2` ….
+/// Creates a topology with the source `h1` behind the router `r0`, and sites behind their own links
+/// with queues of 20 packets. A site `a` has a router `ra` and the hosts `a1`, `a2` ….
 pub(crate) fn sites(sites: &[Site]) -> Topology {
     let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0");
     for &(site, rate, receivers) in sites {

@@ -45,7 +45,7 @@ pub enum Outcome {
     Stream(stream::Outcome),
 }
 
-/// A run has cells of its own kind, and empty ones for the other.
+/// A run has the cells of its kind, and empty ones for the other.
 impl Record for Outcome {
     fn columns() -> Vec<String> {
         let stream = stream::Outcome::columns().into_iter().map(|name| format!("stream_{name}"));

@@ -22,7 +22,7 @@ const DEFAULT_HOLDTIME_S: u16 = 105;
 #[derive(Debug)]
 struct Neighbour {
     hello: Hello,
-    /// Time until which its Hello holds; `None` is for ever.
+    /// Time until which its Hello holds; `None` is forever.
     until: Option<Instant>,
 }
 

@@ -38,9 +38,9 @@
 //!
 //! # Limitations
 //!
-//! - An admitted receiver can pass the key or the content on. It can seal symbols of its own with
-//!   the same key, but the signed announcement and the digests and signatures below it show that
-//!   the blocks are not the sender's.
+//! - An admitted receiver can pass the key or the content on. It can seal its own symbols with the
+//!   same key, but the signed announcement and the digests and signatures below it show that the
+//!   blocks are not the sender's.
 //! - A feed's name, its number of files and bytes, and its time of sending are public.
 
 mod keys;

@@ -46,7 +46,7 @@ pub(super) struct Suspect {
     pub(super) source: Option<IpAddr>,
 }
 
-/// Traffic that needs a rule of its own.
+/// Traffic that needs its own rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
     Data,

@@ -9,7 +9,7 @@ use umbel_wire::tmtp::{ReceiverReport, ReceiverState};
 
 use super::Sealing;
 
-/// What a source demands of a report that a receiver is done.
+/// Demands of a source on a report that a receiver is done.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Receipts {
     /// Nothing: everybody is believed.

@@ -40,7 +40,7 @@ pub(crate) struct Upstream {
     news: Mailbox<News>,
     /// Threads that read, by what they read.
     open: BTreeMap<Reading, Sender<usize>>,
-    /// What was asked for and not found yet; the thread gives its jobs' end here.
+    /// Paths that were asked for and not found yet; the thread returns them when its jobs end.
     paths: BTreeMap<Reading, String>,
 }
 

@@ -17,7 +17,7 @@ pub(super) const HEAD_TIME: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) peer: SocketAddr,
-    /// What it has sent and was not looked at.
+    /// Bytes that it has sent and that were not parsed yet.
     heard: BytesMut,
     /// Whether it is being answered.
     pub(super) busy: bool,
@@ -31,7 +31,7 @@ pub(super) struct Client {
     since: Instant,
 }
 
-/// What comes next of a client.
+/// Next action or state of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing yet.

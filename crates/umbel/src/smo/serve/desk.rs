@@ -9,8 +9,8 @@
 //!                  alone: each on its connection, which may ask again
 //! ```
 //!
-//! Who asks while a group is [sending](Stage::Sending) joins it as long as the engine still holds
-//! the stream from its beginning, and is answered alone otherwise.
+//! A client that asks while a group is [sending](Stage::Sending) joins it as long as the engine
+//! holds the stream from its beginning. Otherwise it is answered alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -30,8 +30,8 @@ use super::library::{Library, News, Reading};
 
 /// Documents that are open at a time. Further requests are refused.
 const OPEN: usize = 1_000;
-/// Streams that are multicast at a time, each on a port of its own from the channel's on. Further
-/// groups are answered alone.
+/// Streams that are multicast at a time, each on its own port from the channel's on. Further groups
+/// are answered alone.
 const STREAMS: u32 = 256;
 
 /// Length of the smallest body that is answered together, where none is.
@@ -39,7 +39,7 @@ pub(crate) const ALONE: u64 = u64::MAX;
 
 type Machine<'a> = dyn Io<Source> + 'a;
 
-/// How requests come, and how long others that ask the same are waited for.
+/// Form of requests, and how long others that ask the same are waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rules {
     /// By HTTP.
@@ -58,7 +58,7 @@ pub(crate) enum Rules {
 /// When something begins that is sent to all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// With so many receivers.
+    /// Number of receivers that are enough.
     pub receivers: usize,
     /// Or this long after the first.
     pub wait: Option<Duration>,
@@ -82,7 +82,7 @@ enum Stage {
     Sending(MasterId),
 }
 
-/// What a reading is for, until it is found.
+/// Purpose of a reading, until it is found.
 #[derive(Debug)]
 enum Purpose {
     Group(Request),

@@ -58,7 +58,7 @@ pub(super) struct Secure {
     pub(super) late: u64,
 }
 
-/// What a client has said.
+/// Bytes and state that a client's records brought.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) bytes: Bytes,
@@ -190,7 +190,7 @@ impl Secure {
 }
 
 impl Session {
-    /// Gives records to the engine, if it has room, and the end after them.
+    /// Passes records to the engine, if it has room, and the end after them.
     fn flush(&mut self, io: &mut Machine<'_>, child: ChildId) -> Result<(), SourceCommandError> {
         let to = Stream::Child(child);
         if !self.waiting.is_empty() {

@@ -108,7 +108,7 @@ impl Ladder {
         Item { name: self.name.clone(), body: self.master.text(&self.name).into() }
     }
 
-    /// Reads the ladder to its end, on a thread of its own.
+    /// Reads the ladder to its end, on its own thread.
     ///
     /// # Errors
     ///

@@ -166,7 +166,7 @@ impl RtpHost {
         }
     }
 
-    /// Tells of layers that send nothing, or more than their rate.
+    /// Reports layers that send nothing, or more than their rate.
     fn look(&mut self, now: Instant) {
         for (number, sender) in (1..).zip(&mut self.senders) {
             if now - sender.heard >= STALL && !sender.told_stall {

@@ -150,7 +150,7 @@ mod tests {
         bytes.into()
     }
 
-    /// Sequence number, timestamp and source of what the player gets.
+    /// Passes a packet to the player, with its sequence number, timestamp and source there.
     fn pass(
         hand_over: &mut HandOver,
         ms: u64,

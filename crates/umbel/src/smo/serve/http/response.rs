@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::request::{Request, Status};
 use crate::http::Part;
 
-/// What a library knows about a document before it is read.
+/// Facts that a library knows about a document before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     /// Length in bytes.
