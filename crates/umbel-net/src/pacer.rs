@@ -454,7 +454,7 @@ mod tests {
     }
 
     /// Returns the packets of 1,000 bytes that leave in a second at 8 Mbit/s if each wake-up is 4
-    /// ms late, and if there is nothing to send before it or always something.
+    /// ms late. In between there is nothing to send (`is_idle`), or always something.
     fn late_packets(burst: Duration, is_idle: bool) -> u64 {
         let mut pacer = Pacer::new(Some(rate(8_000_000)), 1_000, 48, at(0));
         pacer.set_burst(burst);

@@ -36,7 +36,7 @@ fn channel(server: &str) -> Channel {
     Channel { source: Some(source), group: group.parse().unwrap(), port: PORT + 1 }
 }
 
-/// Starts a server on a host, which multicasts once so many clients are there.
+/// Starts a server on a host, which multicasts once this number of clients is there.
 fn serve(host: &Host, server: &str, data: &Bytes, clients: usize) -> JoinHandle<Report> {
     let (tell, told) = mpsc::channel();
     let (channel, data) = (channel(server), data.clone());

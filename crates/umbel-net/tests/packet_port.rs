@@ -1,4 +1,4 @@
-//! A packet port serves unmodified TCP clients of other hosts, and of its own.
+//! A packet port serves unmodified TCP clients of other hosts, and of its own host.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
 

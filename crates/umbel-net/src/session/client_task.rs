@@ -257,7 +257,7 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     }
 }
 
-/// Tries the server's addresses until one answers. Tries each anew, ever more slowly, while none
+/// Tries the server's addresses until one answers. Tries each again, ever more slowly, while none
 /// does.
 async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
     let addresses = resolve(url).await?;

@@ -159,7 +159,7 @@ pub enum ClientError {
     Certificate {
         /// Host and port of the server.
         server: String,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         problem: String,
     },
     /// The server admits by certificates, and not this client.

@@ -412,7 +412,7 @@ impl SessionHandle {
         self.len() == 0
     }
 
-    /// Tells the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
+    /// Asks the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
     /// several calls, the first counts.
     pub fn shutdown(&self, drain: Duration) {
         let mut stop = self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner);

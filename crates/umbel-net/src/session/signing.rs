@@ -9,7 +9,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use super::identity::{Identity, IdentityError};
 use super::pin::Pin;
 
-/// What precedes an Ed25519 key in its SubjectPublicKeyInfo [RFC 8410 §4].
+/// Prefix of an Ed25519 key in its SubjectPublicKeyInfo [RFC 8410 §4].
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Signs with the key of an identity. Clones have the same key.

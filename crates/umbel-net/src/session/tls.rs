@@ -179,7 +179,7 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Never called, since only TLS 1.3 is offered.
+    /// Is never called, since only TLS 1.3 is offered.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],
