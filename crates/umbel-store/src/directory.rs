@@ -2,7 +2,7 @@
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
 //! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
-//! special files, empty directories, unreadable files and umbel's own keys are skipped, and so are
+//! special files, empty directories, unreadable files and umbel's own keys are skipped. So are
 //! hidden entries of the directory itself unless they are asked for. The scan counts and names
 //! them.
 //!

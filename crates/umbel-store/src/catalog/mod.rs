@@ -413,7 +413,7 @@ impl Catalog {
         self.read_item(&item, offset, buf)
     }
 
-    /// Like `read_at`, for a part that is known to exist.
+    /// Reads an item as `read_at` does, for a part that is known to exist.
     pub(crate) fn read_item(
         &self,
         item: &Item,

@@ -1,4 +1,4 @@
-//! What is new in a playlist that is being written.
+//! News in a playlist that is being written.
 
 use super::playlist::{Media, Segment};
 
@@ -10,7 +10,7 @@ pub struct Follower {
     last: Option<(u64, u64)>,
 }
 
-/// What is new in a playlist.
+/// News in a playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fresh {
     /// New segments with their numbers.

@@ -34,7 +34,7 @@ pub enum PipeEvent {
     Room,
 }
 
-/// How a pipe ended for its reader.
+/// End of a pipe as its reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipeOutcome {
     /// Its sender signed that it is whole.
@@ -111,7 +111,7 @@ struct Waiting {
     bytes: usize,
     /// Whether a symbol was refused since the last time there was room.
     refused: bool,
-    /// How the pipe has ended, if it has.
+    /// End of the pipe, if it has ended.
     ended: Option<PipeOutcome>,
 }
 
