@@ -12,7 +12,7 @@ pub const MAX_SIDE: u16 = 8192;
 
 const WHAT: &str = "x-umbel-content";
 const HLS: &str = "hls";
-/// What is said of content whose formats the layers tell.
+/// Word for content whose formats are in its layers.
 pub(super) const RTP: &str = "rtp";
 
 /// Content of a stream.
