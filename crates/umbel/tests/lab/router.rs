@@ -11,7 +11,7 @@ use crate::support::ssm::{GROUP, GROUP6, Member, Sender};
 use crate::support::{lab, sh};
 use umbel_lab::Topology;
 
-/// Three routers in a row: the source at the first, a host at each of the others.
+/// Returns three routers in a row: the source at the first, a host at each of the others.
 fn chain() -> Topology {
     Topology::new()
         .host("source")

@@ -237,7 +237,7 @@ fn serve_file(site: &Site<'_>) {
     assert_eq!(server.wait_done(SOON)["answers"], 2);
 }
 
-/// The example of the library, which `cargo test` builds unless it is told what to build.
+/// Returns the example of the library, which `cargo test` builds unless it is told what to build.
 fn example() -> Option<std::path::PathBuf> {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_umbel"));
     let example = program.parent()?.join("examples/multicast_response");

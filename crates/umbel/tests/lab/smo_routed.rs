@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Length of the file that is downloaded.
 const LEN: u64 = 6 << 20;
 
-/// A server, a router, and two hosts on their own links.
+/// Returns a server, a router, and two hosts on their own links.
 fn routed() -> Topology {
     Topology::new()
         .host("h1")

@@ -134,7 +134,7 @@ impl Camera {
     }
 }
 
-/// What a viewer saw in some seconds.
+/// Pictures that a viewer saw in some seconds.
 #[derive(Default)]
 struct Seen {
     ages_ms: Vec<f64>,

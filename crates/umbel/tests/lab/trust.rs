@@ -1,4 +1,4 @@
-//! Feeds and streams are taken from their senders alone, whoever else is on the network.
+//! Feeds and streams are taken from their senders alone, with any strangers on the network.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;

@@ -91,7 +91,7 @@ pub(crate) fn message_of(datagram: &[u8]) -> Option<Message> {
     Message::parse(message).ok()?.message()
 }
 
-/// What a stranger speaks with.
+/// Sockets and addresses of a stranger.
 pub(crate) struct Voice {
     pub(crate) mark: Mark,
     socket: UdpSocket,

@@ -77,8 +77,8 @@ impl<'lab> Streams<'lab> {
         self.directory.path().join(name)
     }
 
-    /// Writes a clip of so many pictures at 30 a second. All of it moves, so that it fills any
-    /// layers.
+    /// Writes a clip of this number of pictures at 30 a second. All of it moves, so that it fills
+    /// any layers.
     pub(crate) fn make_clip(&self, name: &str, size: (u32, u32), pictures: u64) {
         let size = Size::new(size.0, size.1).unwrap();
         let header = y4m::Header { size, rate: FrameRate::new(30, 1).unwrap() };
