@@ -59,7 +59,7 @@ struct Held {
 pub(crate) struct Helper {
     channel: Channel,
     feed: Tsi,
-    /// Where requests go: the source, at the port of the channel.
+    /// Destination of requests: the source, at the port of the channel.
     source: SocketAddr,
     cost: Cost,
     pub(crate) dmcasts: Dmcasts,

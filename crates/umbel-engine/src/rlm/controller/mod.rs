@@ -1,4 +1,4 @@
-//! What chooses a receiver's level.
+//! Choice of a receiver's level.
 
 mod delay;
 mod detection;
@@ -68,7 +68,7 @@ pub(super) struct Packet {
     pub(super) sent_us: u32,
 }
 
-/// What a controller wants.
+/// Action that a controller asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Rise to this level; announce the experiment if it is one.

@@ -56,9 +56,9 @@ pub(super) enum Side {
 /// A datagram between two engines: who sends it, as whose the other one hears it, and what it says.
 type Underway = (Side, Address, Bytes);
 
-/// Has two engines talk to each other while `bytes` rule the network between them: it delivers,
-/// drops, repeats and alters what they send, makes up what they did not, and lets time pass. `by`
-/// says as whose the other side hears what one sends to an address, if at all.
+/// Has two engines talk to each other while `bytes` rule the network between them. The network
+/// delivers, drops, repeats and alters what they send, makes up what they did not, and lets time
+/// pass. `by` says as whose the other side hears what one sends to an address, if at all.
 pub(super) fn converse<A: Engine, B: Engine>(
     first: &mut A,
     second: &mut B,
