@@ -13,7 +13,7 @@ use super::tcp::{Connection, Tcp};
 use crate::pool::Experiment;
 use crate::record::record;
 
-/// Who is behind which link [RLM Fig. 7].
+/// Topology: the receivers and the links before them [RLM Fig. 7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topology {
     /// (1) and (2): receivers behind one bottleneck.
@@ -87,7 +87,7 @@ impl Rule {
 /// draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scenario {
-    /// Who is behind which link.
+    /// Receivers and the links before them.
     pub topology: Topology,
     /// Delay of each link in microseconds.
     pub latency_us: u64,
@@ -104,7 +104,7 @@ pub struct Scenario {
     pub rule: Rule,
 }
 
-/// What the receivers of a run went through.
+/// Outcome of a run for its receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Greatest share of lost packets in any window of [`WINDOWS`], the maximum of all receivers.
@@ -305,7 +305,7 @@ struct World {
     connections: Vec<Connection>,
 }
 
-/// Where a receiver is.
+/// Place of a receiver.
 struct Place {
     node: NodeId,
     source: NodeId,

@@ -57,7 +57,7 @@ impl Mbone {
     /// Creates a network with `receivers` receivers, spread evenly over five or seven sites. The
     /// tunnels lose `loss` hundredths of a percent in each direction.
     ///
-    /// Only packets that the protocols exchange during the transfer are lost: the control tree has
+    /// Only packets that the protocols exchange during the transfer are lost. The control tree has
     /// the same shape in all runs, as in the paper's tests.
     pub(super) fn new(receivers: u32, loss: u32) -> Mbone {
         let sites = if receivers <= 5 { &FIVE[..] } else { &[0, 1, 2, 3, 4, 5, 6] };

@@ -19,8 +19,8 @@ use crate::record::record;
 pub enum Rules {
     /// The paper's: [`RepairConfig::paper`].
     Paper,
-    /// Umbel's: heartbeats and beacons tell of the last packets, NACKs are repeated, a parent rests
-    /// after a repair, and what it does not repair is fetched from the source.
+    /// Umbel's rules. Heartbeats and beacons announce the last packets, NACKs are repeated, and a
+    /// parent rests after a repair. Data that it does not repair is fetched from the source.
     Umbel,
 }
 

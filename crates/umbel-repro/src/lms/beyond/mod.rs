@@ -1,5 +1,5 @@
-//! Experiments that the paper did not do: other repliers, many losses, lost requests and repairs,
-//! routers without LMS, receivers that come and go, and SRM in large groups.
+//! Experiments that the paper did not do. These are other repliers, many losses, lost requests and
+//! repairs, routers without LMS, receivers that come and go, and SRM in large groups.
 
 pub mod stream;
 
