@@ -274,7 +274,7 @@ impl ControlPlane {
         }
     }
 
-    /// Asks unicast routing anew about all sources.
+    /// Asks unicast routing again about all sources.
     pub(super) fn find_routes(&mut self, routes: &dyn UnicastRoutes) {
         for (channel, tree) in &mut self.trees {
             let rpf = routes.towards(channel.source);

@@ -21,7 +21,7 @@ use crate::kernel::mroute::MulticastTable;
 const FAN_OUT: usize = 31;
 const ROUNDS: usize = 10;
 const BURSTS: usize = 200;
-/// Frames at a time: so many fit into every buffer.
+/// Frames at a time: this number fits into every buffer.
 const BURST: usize = 64;
 
 /// The way of frames to the router.
