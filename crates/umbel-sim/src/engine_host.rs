@@ -67,7 +67,7 @@ impl fmt::Debug for KindOf {
 }
 
 impl Default for HostConfig {
-    /// No pace, UDP over IPv4, the largest hop limit, flow 0, and all datagrams are data.
+    /// Returns no pace, UDP over IPv4, the largest hop limit, flow 0, and all datagrams as data.
     fn default() -> HostConfig {
         HostConfig {
             rate: None,
