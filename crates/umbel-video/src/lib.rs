@@ -55,8 +55,8 @@
 //!   go round with the bits that nothing else needs. Both repeat the *same* version, so that a
 //!   picture that is held already does not change: no pulse as with key frames.
 //!
-//! Nothing is predicted from a picture that was shown, so that encoder and decoder need not agree
-//! on one, and a receiver may smooth, lose and join as it likes.
+//! Nothing is predicted from a picture that was shown. So encoder and decoder need not agree on
+//! one, and a receiver may smooth, lose and join as it likes.
 //!
 //! # Scope and limitations
 //!
@@ -64,7 +64,7 @@
 //!   (`docs/video.md`). It would make a packet depend on those of earlier frames.
 //! - A level holds one version of a macroblock at a time. A packet that comes after those of
 //!   `reorder_frames` later frames is of use only as far as its blocks have not changed since.
-//! - Packets are not authenticated. Whoever can send into the channel can paint the picture.
+//! - Packets are not authenticated. Any host that can send into the channel can paint the picture.
 //! - Numbers are computed in `f32` without contraction: equal on all platforms that round as IEEE
 //!   754 demands.
 //!
