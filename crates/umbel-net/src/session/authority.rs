@@ -28,7 +28,7 @@ const DAY_S: u64 = 86_400;
 pub struct Authorities {
     roots: Arc<RootCertStore>,
     revoked: Vec<CertificateRevocationListDer<'static>>,
-    /// Directory or file of the lists.
+    /// File of the lists.
     lists: Option<PathBuf>,
 }
 
