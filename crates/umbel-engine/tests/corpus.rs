@@ -81,7 +81,7 @@ fn write_the_seeds() {
         });
         corpus::write(target, seeds);
     }
-    // What the network does most of the time, beside delivering what is said.
+    // Most actions of the network, besides delivering what is sent.
     let deeds = (0..8_u8).map(|deed| {
         let turn = [&[0, 0, 0, 0, deed, 40, 1, 7, 8][..]; 60].concat();
         (format!("deed-{deed}"), turn)

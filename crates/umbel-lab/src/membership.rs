@@ -2,8 +2,8 @@
 //!
 //! One thread hears the IGMPv3 reports on all routers, and keeps the forwarding cache of each in
 //! step. Hosts are tracked one by one [RFC 3376 §A.2], so that nobody needs to be asked whether
-//! others remain. A branch is cut when its last member has left, or a given time later. What
-//! routers would tell each other by a routing protocol, the thread knows at once.
+//! others remain. A branch is cut when its last member has left, or a given time later. The thread
+//! knows at once everything that routers would exchange by a routing protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

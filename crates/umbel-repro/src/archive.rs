@@ -165,7 +165,7 @@ impl Archive {
             line,
             expected: expected.to_owned(),
         };
-        // What comes after the last line's end is the beginning of a run that was cut off.
+        // Bytes after the last line's end are the beginning of a run that was cut off.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines().zip(1..);
         let Some((head, _)) = lines.next() else { return Ok(Sheet::default()) };

@@ -190,7 +190,7 @@ fn a_packet_is_sent_until_the_last_of_n_receivers_has_it() {
         let mut simulation = Simulation::new(network, 1);
         let start = Instant::EPOCH + Duration::from_secs(1);
         let file = (start, PACKETS, 100);
-        // What is in flight fits the receivers' windows.
+        // The data in flight fits the receivers' windows.
         let change = |config: &mut umbel_engine::basep::SourceConfig| config.window = Some(500);
         let host = basep::Source::host(group, nodes.iter().copied(), change, file);
         simulation.set_app(source, host, Instant::EPOCH).unwrap();

@@ -40,11 +40,11 @@
 //!
 //! # Blocks, versions, levels
 //!
-//! The unit is the macroblock of 16×16 samples. What it shows is a *version*, named by the frame
-//! that it was taken from. A version is embedded: its numbers are coded plane by plane, from the
-//! highest bit to the lowest, and each plane halves the error. *Level* l is what receivers of
-//! layers 0 to l hold. For each macroblock and level the encoder knows which version is held, down
-//! to which plane.
+//! The unit is the macroblock of 16×16 samples. Its content is a *version*, named by the frame that
+//! it was taken from. A version is embedded: its numbers are coded plane by plane, from the highest
+//! bit to the lowest, and each plane halves the error. *Level* l is what receivers of layers 0 to l
+//! hold. For each macroblock and level the encoder knows which version is held, down to which
+//! plane.
 //!
 //! - **Conditional replenishment**: only what changed beyond the noise gets a new version. The
 //!   difference is taken from the source at the time of the last version, so nothing drifts.

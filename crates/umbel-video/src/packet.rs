@@ -148,8 +148,8 @@ impl Segment {
         out.extend_from_slice(body);
     }
 
-    /// Returns the next segment with its body, and what follows; `None` if there is none. What is
-    /// returned is within the picture, and planes go down.
+    /// Returns the next segment with its body, and what follows; `None` if there is none. A
+    /// returned segment is within the picture, and its planes go down.
     pub(crate) fn parse(bytes: &[u8], blocks: usize) -> Option<(Self, &[u8], &[u8])> {
         let (&kind, mut rest) = bytes.split_first()?;
         let first = number(&mut rest)?;

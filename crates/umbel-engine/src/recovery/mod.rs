@@ -20,8 +20,8 @@
 //! All else is the same for all of them, and TMTP's: blocks and their lengths, joining, ACKs, the
 //! window, the rate, catching up, last words. Without a tree every receiver is a child of the
 //! source for these purposes. So the source knows who has what, slows down for receivers that
-//! cannot keep up, and gives up those that make no progress. Whatever helpers do not repair, the
-//! source does: by its T_retrans, or when it is asked directly.
+//! cannot keep up, and gives up those that make no progress. Blocks that helpers do not repair come
+//! from the source: by its T_retrans, or when it is asked directly.
 
 pub(crate) mod asks;
 pub(crate) mod buffer;

@@ -14,8 +14,8 @@ const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x
 
 /// Signs with the key of an identity. Clones have the same key.
 ///
-/// TLS signs with it as well, and its messages begin with 64 spaces [RFC 8446 §4.4.3]. Whatever
-/// else is signed begins with its own context, so that no signature serves for two purposes.
+/// TLS signs with it as well, and its messages begin with 64 spaces [RFC 8446 §4.4.3]. Anything
+/// else that is signed begins with its own context, so that no signature serves for two purposes.
 #[derive(Clone)]
 pub struct Signer {
     keys: Arc<Ed25519KeyPair>,

@@ -54,7 +54,7 @@ impl WebKeys {
 #[error("{0}")]
 pub struct WebError(String);
 
-/// The server's end of one connection. What it holds of a client that misbehaves is bounded: by the
+/// The server's end of one connection. Its memory for a client that misbehaves is bounded by the
 /// length of a handshake message, 64 KiB.
 pub struct WebStream(ServerConnection);
 

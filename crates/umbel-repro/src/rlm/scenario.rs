@@ -268,7 +268,7 @@ impl Scenario {
                 let (left, right) = (network.router("left"), network.router("right"));
                 link(&mut network, left, right, self.narrow(1.0, QUEUE));
                 let (source, node) = self.add_pair(&mut network, [left, right], 0);
-                // What is best is what a fair share carries.
+                // The best level is the one that a fair share carries.
                 places.push(Place { node, source, rate: rate / f64::from(count + 1) });
                 connections.extend((1..=count).map(|n| {
                     let (source, receiver) = self.add_pair(&mut network, [left, right], n);

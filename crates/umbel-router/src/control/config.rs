@@ -103,7 +103,7 @@ pub struct PimConfig {
     pub assert_gap: Duration,
 }
 
-/// Bounds of the tables. What exceeds them is dropped and counted.
+/// Bounds of the tables. Input beyond them is dropped and counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Interfaces.

@@ -281,7 +281,7 @@ impl ControlPlane {
             if rpf == tree.rpf {
                 continue;
             }
-            // What was agreed on these LANs was agreed with other metrics.
+            // Asserts on these LANs were agreed with other metrics.
             for hop in [rpf, tree.rpf].into_iter().flatten() {
                 if tree.asserts.remove(&hop.interface).is_some() {
                     self.work.timers.cancel(Timer::Assert(*channel, hop.interface));

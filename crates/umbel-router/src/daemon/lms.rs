@@ -6,7 +6,7 @@
 //!  to this router: port 7706 ─────▶ UDP socket ──┘            └─▶ the source's address
 //! ```
 //!
-//! What the engine does not take goes on its way as if there were no daemon. Plain requests and
+//! Datagrams that the engine does not take go on as if there were no daemon. Plain requests and
 //! DMCASTs do not come here where the fast path takes them ([`fast`](super::fast)).
 //!
 //! # Guards

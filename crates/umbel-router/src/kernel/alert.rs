@@ -2,7 +2,8 @@
 //! [RFC 2113, RFC 2711].
 //!
 //! The kernel puts such datagrams aside for any socket that listens, and forwards them only if none
-//! does. What is not for the listener must therefore be sent on by it ([`inject`](super::inject)).
+//! does. The listener must therefore send on packets that are not for it
+//! ([`inject`](super::inject)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -96,7 +96,7 @@ pub struct Crowd {
     source: NodeId,
     noise: Noise,
     members: Vec<Member>,
-    /// When something is due, by member. Entries that are no longer right are skipped.
+    /// Time at which something is due, by member. Entries that are no longer right are skipped.
     due: BinaryHeap<Reverse<(Instant, u32)>>,
     late: BTreeMap<(Instant, u64), (u32, Packet)>,
     serial: u64,

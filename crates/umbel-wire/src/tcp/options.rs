@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Kind 253 is for experiments, told apart by an identifier [RFC 6994]. Stacks that do not know it
-//! ignore it. What follows the version is for those who know that version. To all others it says
-//! nothing, and the connection is served by unicast.
+//! ignore it. The part after the version is for implementations that know that version. To all
+//! others it says nothing, and the connection is served by unicast.
 
 use super::Seq;
 use crate::ParseError;

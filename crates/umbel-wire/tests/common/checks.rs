@@ -82,8 +82,8 @@ pub fn srm_message(bytes: &[u8]) {
 }
 
 /// Checks that a parsed message can be emitted, and that parsing it returns the same message. Its
-/// first bytes alone tell that it is one of LMS, and whether it is a repair. What is read the short
-/// way is the same.
+/// first bytes alone tell that it is one of LMS, and whether it is a repair. A message that is read
+/// the short way is the same.
 pub fn lms_message(bytes: &[u8]) {
     let plain = lms::Plain::parse(bytes);
     let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else {

@@ -82,9 +82,9 @@ pub(super) struct ServeArgs {
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Token that clients must show to get a session; `auto` draws one, which the URL has. What is
-    /// sent by multicast is then sealed (AES-128-GCM), and only they can read it. Without a token,
-    /// any host that joins the group can
+    /// Token that clients must show to get a session; `auto` draws one, which the URL has.
+    /// Multicasts are then sealed (AES-128-GCM), and only such clients can read them. Without a
+    /// token, any host that joins the group can
     #[arg(long, value_name = "TOKEN|auto")]
     token: Option<String>,
     #[command(flatten)]

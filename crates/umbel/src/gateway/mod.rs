@@ -7,8 +7,8 @@
 //!                                              source ─ HTTP ─▶ Fetcher ◀──┘ what was lost
 //! ```
 //!
-//! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. What
-//! multicast did not bring whole is fetched from the source, if it repairs.
+//! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. Parts
+//! that multicast did not bring whole are fetched from the source, if it repairs.
 
 pub(crate) mod board;
 mod fetcher;

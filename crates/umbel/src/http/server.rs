@@ -168,7 +168,7 @@ async fn respond(
         }
     };
     let headers = response.headers_mut();
-    // What is live is never the same again, and any page may play it.
+    // A live file is never the same again, and any page may play it.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),

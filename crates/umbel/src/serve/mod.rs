@@ -90,8 +90,8 @@ pub struct ServeOptions {
     pub control: ControlChoice,
     /// The control group's port.
     pub control_port: u16,
-    /// The token that clients must show. What is sent by multicast is then sealed, and only they
-    /// can read it.
+    /// The token that clients must show. Multicasts are then sealed, and only such clients can read
+    /// them.
     pub token: Option<String>,
     /// The server's certificate and key. Default: its own key in `state_dir`.
     pub identity: Option<Arc<Identity>>,

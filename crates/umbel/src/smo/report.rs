@@ -27,7 +27,7 @@ pub struct Report {
     pub hearing: usize,
     /// Streams that are being multicast.
     pub streams: usize,
-    /// Rate of what is acknowledged first, in the last second, in bits per second.
+    /// Rate of first acknowledgements in the last second, in bits per second.
     pub rate_bits_per_s: u64,
     /// Bytes and segments so far.
     pub traffic: Traffic,
@@ -62,7 +62,7 @@ pub struct Traffic {
     pub unicast_again: u64,
     /// All bytes sent.
     pub sent_bytes: u64,
-    /// Bytes that receivers acknowledged: what unicast had sent at least.
+    /// Bytes that receivers acknowledged: the least that unicast would have sent.
     pub acknowledged_bytes: u64,
     /// Bytes saved against unicast.
     pub saved_bytes: u64,
@@ -93,7 +93,7 @@ impl From<&SourceStats> for Traffic {
     }
 }
 
-/// A stream that is multicast, and those who receive it, at a moment.
+/// A stream that is multicast, and its receivers, at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// Port of its channel.

@@ -22,8 +22,8 @@ use umbel_video::{Frame, y4m};
 const CAMERA: &str = "/dev/video0";
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 16;
-/// Pictures that an input which paces itself may be late by and make up for. What waited in a pipe
-/// while the stream was being opened would otherwise make all pictures old forever.
+/// Pictures that an input which paces itself may be late by and make up for. Pictures that waited
+/// in a pipe while the stream was being opened would otherwise make all later ones old forever.
 const CATCH_UP: u32 = 4;
 /// Time that the last messages of a converter that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);

@@ -60,7 +60,7 @@ struct Scenario {
     loss: f64,
     /// Rate of the encoder in each layer, as a share of the layer's rate.
     filled: [f64; 2],
-    /// When something is amiss with the encoder of the base layer.
+    /// Time at which something is amiss with the encoder of the base layer.
     amiss: Option<(f64, Amiss)>,
 }
 

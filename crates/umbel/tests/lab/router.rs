@@ -72,7 +72,7 @@ fn a_router_that_is_killed_and_starts_again_forwards_again() {
     assert!(far.hears(SOON));
     for router in ["r2", "r3", "r1"] {
         routers.process(router).kill();
-        // What was under way has come.
+        // The datagrams that were under way have arrived.
         while far.hears(Duration::from_millis(200)) {}
         let begin = Instant::now();
         routers.run(router, &[]);

@@ -108,7 +108,7 @@ impl Capture {
     }
 
     fn end(&mut self) {
-        // What is captured reaches the file within moments.
+        // Captured frames reach the file within moments.
         std::thread::sleep(Duration::from_secs(1));
         let id = nix::unistd::Pid::from_raw(self.tshark.id() as i32);
         kill(id, Signal::SIGINT).unwrap();

@@ -140,7 +140,7 @@ fn who_comes_late_to_a_pipe_gets_what_is_yet_to_come() {
     let (mut server, mut input) = Process::start_fed("server", command, &site.logs);
     server.wait_for_event("serving", SOON);
     let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));
-    // What is served has no head, like an answer of HTTP/0.9.
+    // The served bytes have no head, like an answer of HTTP/0.9.
     let raw = ["--http0.9"];
     let mut early = ["h2", "h3"].map(|host| site.curl(host, "", host, &raw));
     let half = bytes.len() / 2;

@@ -264,7 +264,7 @@ fn capture(site: &Site<'_>) {
         download.expect(site, &site.www().join("big"), MINUTE);
     }
     end(server);
-    // What is captured reaches the files within moments.
+    // Captured frames reach the files within moments.
     std::thread::sleep(Duration::from_secs(1));
     let server = site.address("h1");
     let server = server.trim_matches(['[', ']']).parse().unwrap();

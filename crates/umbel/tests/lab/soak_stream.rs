@@ -95,7 +95,7 @@ fn read_number(frame: &Frame) -> Option<u32> {
 /// A camera: pictures at their rate on the standard input of a source.
 struct Camera {
     pictures: Arc<Vec<Frame>>,
-    /// When each picture was taken.
+    /// Time at which each picture was taken.
     taken: Arc<Mutex<Vec<Instant>>>,
     stopped: Arc<AtomicBool>,
 }

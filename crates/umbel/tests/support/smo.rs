@@ -249,7 +249,7 @@ impl Comparison {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        // What is in the pipe is read soon.
+        // Bytes in the pipe are read soon.
         let soon = Instant::now() + SOON;
         let is_well = status.is_some_and(|status| status.success());
         while is_well && self.is_same() && self.len() < len && Instant::now() < soon {

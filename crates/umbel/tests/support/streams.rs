@@ -165,7 +165,7 @@ pub(crate) struct Bottleneck {
 /// A layer at a bottleneck.
 #[derive(Clone)]
 struct Watched {
-    /// When it was last wanted.
+    /// Time at which it was last wanted.
     wanted: Instant,
     /// Packets that had come at the last look.
     came: u64,
@@ -184,8 +184,8 @@ impl Bottleneck {
         Bottleneck { site, layers: vec![layer; source.layers.len()], told: vec![0; receivers] }
     }
 
-    /// Looks at the link and at the receivers behind it. What they joined and left since the last
-    /// look was wanted, too.
+    /// Looks at the link and at the receivers behind it. Layers that they joined and left since the
+    /// last look were wanted, too.
     pub(crate) fn look<'a>(
         &mut self,
         streams: &Streams<'_>,

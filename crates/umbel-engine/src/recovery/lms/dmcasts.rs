@@ -318,7 +318,7 @@ mod tests {
         assert!(ask(&mut dmcasts, 0, u32::MAX, exact(&[3]), u8::MAX));
         let sent = drain(&mut dmcasts);
         let around = sent[0].2 - (SmallBlockHeader::LEN + 1000);
-        // What is left free of an MTU carries the headers of IPv6 and UDP.
+        // The rest of the MTU carries the headers of IPv6 and UDP.
         assert!(around <= limits::AROUND_PACKET + 100 - 48, "{around} bytes");
     }
 }

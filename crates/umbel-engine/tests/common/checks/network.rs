@@ -106,7 +106,7 @@ pub(super) fn converse<A: Engine, B: Engine>(
                 (from, by, body.into())
             }),
             7 => {
-                // What is said meanwhile is on its way after it.
+                // Datagrams sent meanwhile are on their way after it.
                 let (before, until) = (now, now + Duration::from_millis(pause(next())));
                 now = pass_into(first, before, until, &mut answer, &mut |to, body| {
                     network.extend(by(Side::First, to).map(|by| (Side::First, by, body)));

@@ -8,9 +8,9 @@
 //!  content
 //! ```
 //!
-//! A digest is over the feed, the block's number, its ending and its content. What is signed is the
-//! feed, the number of the run's first block and the digests. So each block proves by itself that
-//! it is right, and one signature serves for up to [`MOST`] blocks.
+//! A digest is over the feed, the block's number, its ending and its content. The signature is over
+//! the feed, the number of the run's first block and the digests. So each block proves by itself
+//! that it is right, and one signature serves for up to [`MOST`] blocks.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! Playlists of HTTP Live Streaming [RFC 8216], as far as a ladder needs them.
 //!
-//! What is not understood is left out, as the RFC demands of clients. What cannot be multicast is
-//! refused: encrypted segments, segments that are parts of a file, names that are not relative.
+//! Tags that are not understood are left out, as the RFC demands of clients. Content that cannot be
+//! multicast is refused: encrypted segments, segments that are parts of a file, names that are not
+//! relative.
 
 mod reader;
 

@@ -129,7 +129,7 @@ pub(super) struct HttpArgs {
     pub(super) smallest: u64,
 }
 
-/// When a stream begins; relays share it.
+/// Time at which a stream begins; relays share it.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct StartArgs {

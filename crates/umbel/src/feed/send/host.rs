@@ -115,7 +115,7 @@ fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
     }
 }
 
-/// When a feed begins and ends.
+/// Rules by which a feed begins and ends.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) wait_for: WaitFor,
@@ -463,7 +463,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                 let known = self.receivers.get(&report.node);
                 let is_done = |heard: &Heard| heard.report.state == ReceiverState::Done;
                 let proved = !matches!(self.terms.expected.receipts, Receipts::None);
-                // Who is done by proof stays so, whatever others say.
+                // A receiver that is done by proof stays so, whatever others report.
                 if proved && known.is_some_and(is_done)
                     || !self.terms.expected.receipts.believes(&report)
                 {

@@ -57,7 +57,7 @@ pub enum What {
     Pipe(File),
 }
 
-/// When sending begins.
+/// Condition on which sending begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
     /// When this number of receivers has joined.
@@ -84,7 +84,7 @@ pub struct SendOptions {
     pub rate: Option<Rate>,
     /// K: most domain managers that are children of one node; at least 1.
     pub max_children: u16,
-    /// When sending begins.
+    /// Condition on which sending begins.
     pub wait_for: WaitFor,
     /// Most hops of any packet; at least 1.
     pub scope: u8,

@@ -1,4 +1,4 @@
-//! The helper at a receiver's host: subscribes to a channel, and gives its segments to the local
+//! The helper at a receiver's host: subscribes to a channel, and passes its segments to the local
 //! connections that the server has put on it.
 //!
 //! Applications do nothing for it, and nothing happens to them when it ends. The server notices
@@ -67,7 +67,7 @@ impl Helper {
         self.delivery.way()
     }
 
-    /// Returns why nothing is delivered any more, if so.
+    /// Returns the reason if nothing is delivered any more.
     pub fn failure(&self) -> Option<String> {
         self.delivery.failure()
     }

@@ -10,8 +10,9 @@
 //! for the relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`])
 //! they are cut off instead. Each level then adds at most that to the delay of a live stream.
 //!
-//! Who is cut off by the server further up connects again, and goes on where the stream is then.
-//! Its own clients are cut off, too, since no connection can skip over the gap, and may return.
+//! A relay that the server further up cuts off connects again, and goes on where the stream is
+//! then. Its own clients are cut off, too, since no connection can skip over the gap, and may
+//! return.
 //!
 //! [`RemovalRules::wait`]: umbel_engine::smo::RemovalRules::wait
 
@@ -39,7 +40,7 @@ pub enum Relayed {
     Stream(Start),
     /// Documents that the server offers by HTTP.
     Http {
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,

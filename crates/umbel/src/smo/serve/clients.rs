@@ -27,7 +27,7 @@ pub(super) struct Client {
     pub(super) closes: bool,
     /// Whether it was answered before.
     answered: bool,
-    /// Since when a request is waited for.
+    /// Time since which a request is awaited.
     since: Instant,
 }
 
@@ -60,7 +60,7 @@ impl Client {
         fits
     }
 
-    /// Returns what comes next, and is busy with a request from then on.
+    /// Returns the next action. A request makes the client busy from then on.
     pub(super) fn next(&mut self) -> Next {
         if self.busy {
             return Next::Nothing;

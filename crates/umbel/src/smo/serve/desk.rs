@@ -44,7 +44,7 @@ type Machine<'a> = dyn Io<Source> + 'a;
 pub(crate) enum Rules {
     /// By HTTP.
     Web {
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once; with [`ALONE`] all are.
         smallest: u64,
@@ -55,7 +55,7 @@ pub(crate) enum Rules {
     Live(Start),
 }
 
-/// When something begins that is sent to all at once.
+/// Time at which a multicast begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Number of receivers that are enough.
@@ -64,7 +64,7 @@ pub struct Start {
     pub wait: Option<Duration>,
 }
 
-/// Those who asked for the same.
+/// Clients that asked for the same.
 #[derive(Debug)]
 struct Group {
     members: BTreeMap<ChildId, Request>,
@@ -103,7 +103,7 @@ pub(crate) struct Desk<L> {
     channel: Channel,
     /// Streams that the engine has.
     masters: BTreeSet<MasterId>,
-    /// When the first receiver of a live stream came, until it begins.
+    /// Time at which the first receiver of a live stream came, until it begins.
     first: Option<Instant>,
     began: bool,
     /// Responses begun, those of a group counted once for each member.

@@ -31,7 +31,7 @@ const GAP: &str = "the server further up cut this relay off; it goes on where th
 pub(crate) enum Input {
     /// An answer of the library.
     News(News),
-    /// Somebody asks how it goes.
+    /// A question about the server's state.
     Status(Sender<Report>),
     /// The user ends the server.
     Interrupt,

@@ -1,5 +1,5 @@
 //! The server: files, a directory by HTTP, or a pipe, to ordinary TCP clients, by multicast where
-//! many want the same.
+//! many clients want the same.
 //!
 //! ```text
 //!  clients ──▶ PacketPort ──▶ Source ──events──▶ ServeHost ──▶ Desk ──▶ Library (a thread)
@@ -10,7 +10,7 @@
 //! | part | does |
 //! |---|---|
 //! | `host.rs` | connects engine and desk, reports, ends |
-//! | `desk.rs` | who gets what: together by multicast, or alone |
+//! | `desk.rs` | answers requests: together by multicast, or alone |
 //! | `clients.rs`, `http` | what a client has sent; heads of requests and responses |
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
 //! | `library.rs` | files and pipes, read on their own thread |
@@ -55,7 +55,7 @@ pub enum What {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
@@ -66,7 +66,7 @@ pub enum What {
     File {
         /// The file.
         path: PathBuf,
-        /// When it begins.
+        /// Time at which it begins.
         start: Start,
         /// Whether to go on once everyone who came has it.
         keep: bool,
@@ -75,7 +75,7 @@ pub enum What {
     Pipe {
         /// Input of the bytes.
         input: Box<dyn Read + Send>,
-        /// When it begins.
+        /// Time at which it begins.
         start: Start,
     },
 }

@@ -50,7 +50,7 @@ pub(super) struct Secure {
     sessions: BTreeMap<ChildId, Session>,
     /// Sessions whose handshake is under way.
     handshakes: usize,
-    /// When handshakes must be complete, in the order of time.
+    /// Times at which handshakes must be complete, in ascending order.
     due: VecDeque<(Instant, ChildId)>,
     /// Clients that were reset because of others, that failed, and that took too long.
     pub(super) refused: u64,
@@ -234,7 +234,7 @@ impl Io<Source> for SecureIo<'_, '_> {
             SourceCommand::Finish { to: Stream::Child(child) } => {
                 self.secure.finish(self.io, child)
             }
-            // What came was consumed as it came.
+            // The bytes that came were consumed as they came.
             SourceCommand::Consumed { .. } => Ok(()),
             command => self.io.command(command),
         }

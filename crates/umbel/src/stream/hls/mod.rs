@@ -9,8 +9,8 @@
 //!
 //! Each rendition is its own layer; a receiver takes one of them. Each segment is an object, sent
 //! when the playlist names it, and followed by the playlist, which names the last segments only.
-//! What receivers need before any segment (the master playlist, the init file) is sent again every
-//! 2 s. Names are those of the files.
+//! Files that receivers need before any segment (the master playlist, the init file) are sent again
+//! every 2 s. Names are those of the files.
 
 pub(crate) mod host;
 pub(crate) mod ladder;

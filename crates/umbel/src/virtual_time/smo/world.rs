@@ -186,7 +186,7 @@ pub(super) struct Plan {
     /// Whether its host has a helper, and until when.
     pub(super) helper: Option<f64>,
     pub(super) loss: f64,
-    /// When its host falls silent.
+    /// Time at which its host falls silent.
     pub(super) crashes: Option<f64>,
 }
 

@@ -67,11 +67,11 @@ pub(super) struct Scenario {
     pub(super) receivers: u32,
     /// Share of packets that the sites' links lose.
     pub(super) loss: f64,
-    /// When the link of the first site is down.
+    /// Times between which the link of the first site is down.
     pub(super) outage: Option<(f64, f64)>,
-    /// When the camera shows nothing.
+    /// Times between which the camera shows nothing.
     pub(super) stall: Option<(f64, f64)>,
-    /// When the source ends, crashes, or is ended by its user.
+    /// Time at which the source ends, crashes, or is ended by its user.
     pub(super) ends: Option<f64>,
     pub(super) crashes: Option<f64>,
     pub(super) interrupted: Option<f64>,

@@ -4,7 +4,7 @@
 //!   sender ── up0 │ router │ down1 … down31 ── far
 //! ```
 //!
-//! What arrives at the sender or far is dropped as it arrives.
+//! Datagrams that arrive at the sender or far are dropped as they arrive.
 //!
 //! One thread sends frames, and the kernel does its part of the forwarding within that thread. The
 //! daemon takes what is left to it in bursts. The CPU time of both is added, and that of frames
@@ -346,7 +346,7 @@ fn how_many_requests_leave_in_a_second() {
         for _ in 0..20 {
             let before = left();
             let [clock, _] = sender.flood(&asking, 10 * AT_A_TIME);
-            // What still waits, and what found no room because more were made, does not count.
+            // Requests that still wait, or found no room because more were made, do not count.
             best = best.max((left() - before) as f64 / clock.as_secs_f64());
         }
         println!(
