@@ -16,13 +16,13 @@
 //! bits a byte, low ones first. The part after `length`, of that many bytes, is range-coded with
 //! its own contexts.
 //!
-//! - **Start** sets a block's new content. Those of a **restart** name the frame that the content
-//!   is of: who has it already has nothing to do.
+//! - **Start** sets a block's new content. Those of a **restart** name the frame of the content: a
+//!   receiver that has it already has nothing to do.
 //! - **Continue** gives blocks that started in layer s of this frame more planes: all of them
 //!   between `first` and `first + span`. They lie in one Start segment: a receiver of that can
 //!   decode this, and others need nothing of it.
 //! - **Refine** gives blocks that stand still another plane. `check` is a digest of addresses and
-//!   versions: who has other versions, or too few planes, leaves the segment aside.
+//!   versions: a receiver with other versions, or too few planes, leaves the segment aside.
 //!
 //! `to` and `from` of Start and Continue are in sixteenths of a plane. The fraction is the share of
 //! blocks that hold one plane less; a digest of address and frame selects them.

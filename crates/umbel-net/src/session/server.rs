@@ -38,8 +38,8 @@ const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
 /// Limits that a server sets for its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Authorities of clients: who has no certificate of one of them gets no session. Default:
-    /// `None`, any client gets one.
+    /// Authorities of clients: a client without a certificate of one of them gets no session.
+    /// Default: `None`, any client gets one.
     pub clients: Option<Arc<Authorities>>,
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,

@@ -1,4 +1,5 @@
-//! The control plane of a multicast router: who wants what, and the trees that follow from it.
+//! The control plane of a multicast router: the wishes of hosts and neighbours, and the trees that
+//! follow from them.
 //!
 //! ```text
 //!   hosts ── IGMPv3, MLDv2 ──▶ membership ─┐                ┌──▶ joins to the neighbour upstream

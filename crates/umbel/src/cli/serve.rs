@@ -114,8 +114,8 @@ struct CertificateArgs {
     /// Key of the certificate, which only its owner may be able to read
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Authorities of clients: only who has a certificate of one of them gets a session; what is
-    /// sent by multicast is sealed, as with --token
+    /// Authorities of clients: only clients with a certificate of one of them get a session;
+    /// multicasts are sealed, as with --token
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Certificates that the authorities of clients have revoked, as they are when the server

@@ -307,7 +307,7 @@ impl Station {
         if found.iter().any(alike) {
             found.retain(alike);
         }
-        // Nobody who can prove nothing stands beside one who can.
+        // A sender without a proof does not stand beside one with a proof.
         if found.iter().any(|session| session.signer.is_some()) {
             found.retain(|session| session.signer.is_some());
         }

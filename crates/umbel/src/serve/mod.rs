@@ -95,8 +95,8 @@ pub struct ServeOptions {
     pub token: Option<String>,
     /// The server's certificate and key. Default: its own key in `state_dir`.
     pub identity: Option<Arc<Identity>>,
-    /// Authorities of clients. Only who has a certificate of one of them is admitted, and what is
-    /// sent by multicast is sealed. Default: none.
+    /// Authorities of clients. Only clients with a certificate of one of them are admitted, and
+    /// multicasts are sealed. Default: none.
     pub clients: Option<Arc<Authorities>>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,

@@ -49,7 +49,7 @@ pub(crate) fn keyed(feeds: &Feeds<'_>) -> [Receiver; 4] {
     })
 }
 
-/// A token, and what all who have it say.
+/// A token, and the options of all its holders.
 const TOKEN: [&str; 2] = ["--token", "sesame"];
 
 /// Rule that lets receivers into the tree of a feed.

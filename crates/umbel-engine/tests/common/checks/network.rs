@@ -53,7 +53,8 @@ pub(super) enum Side {
     Second,
 }
 
-/// A datagram between two engines: who sends it, as whose the other one hears it, and what it says.
+/// A datagram between two engines: its sender, the sender that the other engine sees, and its
+/// content.
 type Underway = (Side, Address, Bytes);
 
 /// Has two engines talk to each other while `bytes` rule the network between them. The network

@@ -123,7 +123,7 @@ fn an_address_that_comes_later_is_told_soon_and_changes_nothing_else() {
 #[test]
 fn joins_of_neighbours_make_trees_and_their_prunes_end_them() {
     let mut script = with_upstream();
-    // Nobody who has not said Hello is believed.
+    // A router that has not sent Hello is not believed.
     script.ask(3, host(3, 7), host(3, 100), true);
     assert_eq!(script.plane.drops().of(DropReason::NoNeighbour), 1);
     script.hello(3, host(3, 7), 1);

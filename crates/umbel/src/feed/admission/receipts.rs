@@ -15,7 +15,7 @@ pub(crate) enum Receipts {
     /// Nothing: everybody is believed.
     #[default]
     None,
-    /// A receipt by one who has the token.
+    /// A receipt by a holder of the token.
     Token(Tsi, ReceiptKey),
     /// A receipt by the key that the name has on the list.
     Keys(Tsi, BTreeMap<String, ReceiptKey>),
