@@ -194,7 +194,7 @@ impl Scenario {
         if self.receivers() < CROWD { LENGTH } else { LENGTH_OF_CROWD }
     }
 
-    /// Returns a link of so many times the usual rate, and its queue.
+    /// Returns a link of this multiple of the usual rate, and its queue.
     fn narrow(&self, times: f64, queue: u32) -> LinkSpec {
         let rate = Rate::from_bits_per_s((RATE as f64 * times) as u64).expect("above 0");
         let queue = match self.dropping {

@@ -250,7 +250,7 @@ impl Fetch {
     }
 }
 
-/// Downloads the file so many times from a host.
+/// Downloads the file this number of times from a host.
 fn fetch_all(streams: Vec<TcpStream>, expected: &[u8]) {
     let until = Instant::now() + PATIENCE;
     let mut all: Vec<Fetch> = streams.into_iter().map(Fetch::ask).collect();

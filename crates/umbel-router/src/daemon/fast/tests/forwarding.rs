@@ -51,8 +51,8 @@ impl Sender {
         [&self.mac, &[2; 6][..], &[8, 0], packet].concat()
     }
 
-    /// Sends a frame so many times from one core, which also does what the router does with it.
-    /// Returns the time by the clock, and the CPU time of the thread and of the core's
+    /// Sends a frame this number of times from one core, which also does what the router does with
+    /// it. Returns the time by the clock, and the CPU time of the thread and of the core's
     /// `ksoftirqd`, which does what the thread leaves.
     fn flood(&self, packet: &[u8], bursts: usize) -> [Duration; 2] {
         const CORE: usize = 0;
