@@ -216,7 +216,7 @@ pub enum ClientError {
     Stalled,
     /// The server sent something that is not a message.
     #[error(
-        "the server sent what is not a message ({0}): use the same release of umbel on both sides"
+        "the server sent something other than a message ({0}): use the same release of umbel on both sides"
     )]
     BadMessage(#[from] FrameError),
     /// This client closed the session.

@@ -279,7 +279,7 @@ impl SymbolSource for PipeFeed {
             Some(PipeBlock { bytes, len, symbols }) => {
                 encoding_symbol(&bytes, len, self.symbol_len, symbols, esi)
             }
-            None => Load::Gone(format!("block {} of the pipe is not kept any more", block.sbn)),
+            None => Load::Gone(format!("block {} of the pipe is no longer kept", block.sbn)),
         }
     }
 

@@ -23,7 +23,7 @@ pub struct Fresh {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
     /// The number of the first segment fell.
-    #[error("its media sequence fell from {from} to {to}, as if its writer began anew")]
+    #[error("its media sequence fell from {from} to {to}, as if its writer was restarted")]
     Fell {
         /// Number before.
         from: u64,

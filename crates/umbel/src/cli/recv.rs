@@ -231,7 +231,7 @@ fn came(summary: &RecvSummary) -> String {
 fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
     let Since { last, second } = since;
     if last.joined && !now.joined {
-        tracing::info!("no parent any more; looking for another");
+        tracing::info!("lost the parent; looking for another");
     }
     if now.children != last.children {
         tracing::info!("{} children", now.children);

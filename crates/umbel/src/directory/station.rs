@@ -261,7 +261,7 @@ impl Station {
                 let url = url.unwrap_or_else(|| name.to_string());
                 let (sender, receiver) = (what.sender(), what.receiver());
                 bail!(
-                    "`{name}` has not the key {pin} any more{now}: if that is what its sender's \
+                    "`{name}` no longer has the key {pin}{now}: if that is what its sender's \
                      `{sender}` prints now, run `{receiver} '{url}'`; otherwise somebody else uses \
                      its name"
                 );

@@ -232,7 +232,7 @@ impl<F: Fetch> GatewayHost<F> {
             self.heard = now;
             if self.told_quiet {
                 self.told_quiet = false;
-                self.observer.note("packets come again");
+                self.observer.note("packets arrive again");
             }
         } else if now - self.heard >= QUIET && !self.told_quiet {
             self.told_quiet = true;

@@ -328,7 +328,7 @@ pub(crate) const fn reason(reason: CloseReason) -> &'static str {
         CloseReason::Aborted => "the server ended the connection",
         CloseReason::Stalled => "it made no progress for too long",
         CloseReason::ClosedWindow => "its application did not read for too long",
-        CloseReason::Dead => "it does not answer any more",
+        CloseReason::Dead => "it no longer answers",
         CloseReason::TooLate => "it fell behind what is kept",
         CloseReason::HoldsUp => "it held up the stream for too long",
         CloseReason::Gap => "its stream goes on after a gap",

@@ -203,7 +203,7 @@ impl<S: Screen> WatchHost<S> {
             self.heard = now;
             if self.told_quiet {
                 self.told_quiet = false;
-                self.observer.note("packets come again");
+                self.observer.note("packets arrive again");
             }
         }
         let silence = now - self.heard;

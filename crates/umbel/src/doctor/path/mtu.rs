@@ -71,7 +71,7 @@ pub(super) fn judge(largest: Option<u16>, packet_len: u16, family: Family) -> Fi
     let needed = usize::from(packet_len) + headers;
     let Some(largest) = largest else {
         let what = format!("no packet above {} bytes arrives", usize::from(SMALL) + headers);
-        return Finding::problem(CHECK, what).mend("mend the MTU of the links on the way");
+        return Finding::problem(CHECK, what).mend("correct the MTU of the links on the way");
     };
     let mtu = usize::from(largest) + headers;
     if largest >= packet_len {

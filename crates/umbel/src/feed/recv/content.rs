@@ -262,9 +262,9 @@ impl<S: FeedStore> Content<S> {
         io: &mut Machine<'_, S>,
         run: BlockRun,
     ) -> Result<(), Hopeless> {
-        const WHY: &str = "it was sent before, and is not kept any more";
+        const WHY: &str = "it was sent before, and is no longer kept";
         if self.is_pipe() {
-            let why = "the beginning was sent before, and is not kept any more: `--from now` \
+            let why = "the beginning was sent before, and is no longer kept: `--from now` \
                        takes what comes";
             return Err(why.to_owned().into());
         }

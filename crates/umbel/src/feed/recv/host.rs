@@ -360,7 +360,7 @@ impl<S: FeedStore> RecvHost<S> {
             return;
         }
         if self.is_pipe() {
-            return self.give_up(io, "the source was started again, and its pipe began anew");
+            return self.give_up(io, "the source was restarted, and its pipe began again");
         }
         self.replaced = true;
         // The old source is gone, so there is no one left to tell.

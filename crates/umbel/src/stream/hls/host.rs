@@ -256,7 +256,7 @@ impl Host<Source> for HlsHost {
             self.look_behind();
             if now - self.fresh_at >= STALL && !self.told_stall {
                 self.told_stall = true;
-                self.observer.note("nothing is added to the ladder any more");
+                self.observer.note("the ladder no longer grows");
             }
         }
         if let Some(line) = self.air.take_trouble() {

@@ -280,7 +280,7 @@ impl Reader {
             Ok(fresh) => fresh,
             Err(error) => {
                 let name = reading.playlist.clone();
-                let line = format!("{name} is not followed: {error}; stream it anew");
+                let line = format!("{name} is not followed: {error}; stream it again");
                 return self.refuse("order", line);
             }
         };

@@ -112,7 +112,7 @@ impl RtpHost {
                 sender.heard = now;
                 let number = layer + 1;
                 if std::mem::take(&mut sender.told_stall) {
-                    self.observer.note(&format!("packets of layer {number} come again"));
+                    self.observer.note(&format!("packets of layer {number} arrive again"));
                 }
                 if replaced {
                     let line = format!("layer {number} comes from another sender (SSRC) now");

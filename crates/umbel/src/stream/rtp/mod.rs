@@ -224,7 +224,7 @@ impl Described {
             }
             let address = SocketAddr::new(address, media.port);
             if described.addresses.contains(&address) {
-                bail!("two media at {address}: each layer has a port of its own");
+                bail!("two media at {address}: each layer needs its own port");
             }
             described.addresses.push(address);
             let format = RtpFormat::of_medium(media);
