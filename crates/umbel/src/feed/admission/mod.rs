@@ -38,7 +38,7 @@ pub(super) struct Sealing {
     secret: [u8; 32],
     ephemeral: SecretKey,
     receivers: Vec<PublicKey>,
-    /// Secrets that the source shares with each of them.
+    /// What the source shares with each of them.
     shared: BTreeMap<PublicKey, [u8; 32]>,
 }
 
