@@ -328,7 +328,7 @@ fn an_address_with_wrong_tokens_has_to_wait() {
     let error = connect().err().unwrap();
     assert!(matches!(error, ClientError::Full { .. }), "{error}");
     assert!(error.retryable());
-    // The session that is there is closed by the thread that found the token wrong.
+    // The caller that found the token wrong closes the present session.
     client.session.send(message(2, 1)).unwrap();
 }
 

@@ -10,7 +10,7 @@ use umbel_wire::repository::limits::TOKEN_LEN;
 
 /// Variable of the environment that holds a token.
 const VARIABLE: &str = "UMBEL_TOKEN";
-/// Stands for a token that is drawn by the program.
+/// Word for a token that the program draws.
 const AUTO: &str = "auto";
 
 /// A file that holds a token.

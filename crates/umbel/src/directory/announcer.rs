@@ -139,7 +139,7 @@ struct Voice {
     sender: Sender,
     to: SocketAddr,
     session: SessionKind,
-    /// Datagram that is sent while it lasts, and at its end.
+    /// Datagrams of the session: while it lasts, and at its end.
     announcement: Vec<u8>,
     deletion: Vec<u8>,
     /// Announcements of others, which share the bandwidth.

@@ -155,7 +155,7 @@ fn parse(line: &str) -> Option<(Known, &str)> {
     Some((Known { pin, version: Some(version.parse().ok()?) }, name))
 }
 
-/// State of what is known of a sender before its session is found.
+/// Knowledge of a sender before its session is found.
 #[derive(Debug)]
 pub struct Acquaintance {
     senders: KnownSenders,

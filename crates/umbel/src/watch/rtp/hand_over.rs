@@ -150,7 +150,8 @@ mod tests {
         bytes.into()
     }
 
-    /// Passes a packet to the player, with its sequence number, timestamp and source there.
+    /// Passes a packet on, and returns the sequence number, timestamp and source that the player
+    /// gets.
     fn pass(
         hand_over: &mut HandOver,
         ms: u64,
