@@ -1,4 +1,4 @@
-//! News in a playlist that is being written.
+//! Changes of a playlist that is being written.
 
 use super::playlist::{Media, Segment};
 
@@ -10,7 +10,7 @@ pub struct Follower {
     last: Option<(u64, u64)>,
 }
 
-/// News in a playlist.
+/// Additions to a playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fresh {
     /// New segments with their numbers.

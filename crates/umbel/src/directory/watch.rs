@@ -125,7 +125,7 @@ impl Watching {
     }
 }
 
-/// Returns whether both are one session, in any versions.
+/// Returns whether both are the same session, in any versions.
 fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
     (one.tsi(), one.source()) == (other.tsi(), other.source())
 }

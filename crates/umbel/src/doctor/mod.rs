@@ -18,6 +18,7 @@
 //! Linux only. Firewall rules are read from nftables (`nft`), which also holds those of
 //! `iptables-nft`. Of the older iptables only the effect is seen. The doctor misses a querier that
 //! does not answer members that leave a group, and queries only when the doctor does not listen.
+//!
 //! # Validation
 //!
 //! `tests/lab/doctor/` breaks each thing in a lab, looks for its finding, runs the command and

@@ -80,7 +80,7 @@ pub(super) struct Librarians {
 }
 
 impl Librarians {
-    /// Asks. A client that has too many questions in line is told so.
+    /// Asks. A client with too many questions in line gets a refusal.
     pub(super) fn ask(&self, question: Question) {
         let Err(refused) = self.questions.put(question) else { return };
         match refused {

@@ -354,7 +354,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Says why the engine stopped, if it did so by itself.
+    /// The reason why the engine stopped, if it did so by itself.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.shut_down(Duration::from_millis(300))
     }

@@ -1,5 +1,5 @@
 //! The line of questions to the librarian. Clients take turns, and each has its own in order, so
-//! that nobody who asks much makes the others wait for all of it.
+//! that one that asks much does not make the others wait for all of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
