@@ -2,8 +2,8 @@
 //!
 //! # Data packets
 //!
-//! A sealed data packet is a [data packet](crate::alc) with the header extension EXT_AUTH [RFC 5651
-//! §5.2.1], whose format a session is free to choose. The encoding symbol is sealed:
+//! A sealed data packet is a [data packet](crate::alc) with the header extension EXT_AUTH
+//! [RFC 5651 §5.2.1], whose format a session is free to choose. The encoding symbol is sealed:
 //!
 //! ```text
 //!  0                   1                   2                   3
