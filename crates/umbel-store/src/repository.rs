@@ -100,7 +100,7 @@ impl Repository {
     /// # Errors
     ///
     /// Returns the errors of [`open`](Repository::open). Also returns an error if two of the paths
-    /// have the same name, or if one is hidden and hidden files are not to be served.
+    /// have the same name, or if one is hidden without [`RepositoryOptions::hidden`].
     pub fn open_all(
         paths: &[PathBuf],
         options: RepositoryOptions,

@@ -169,8 +169,8 @@ impl Station {
     ///
     /// # Errors
     ///
-    /// If within `wait` no such session is on the air, if several senders have one, or if it is of
-    /// another kind or cannot be received.
+    /// If within `wait` no such session is on the air, or if several senders have one. A session of
+    /// another kind, or one that cannot be received, is an error, too.
     pub fn find<S: Sought>(
         &mut self,
         selector: &SessionSelector,

@@ -1,5 +1,5 @@
-//! The line of questions to the librarian. Clients take turns, and each has its own in order, so
-//! that one that asks much does not make the others wait for all of it.
+//! The line of questions to the librarian. Clients take turns, and each has its own in order. So
+//! one that asks much does not make the others wait for all of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
