@@ -41,7 +41,7 @@ impl Drop for Greedy {
     }
 }
 
-/// Plays the role that the environment names, forever: about a thousand messages a second.
+/// Plays the role that the environment names, for ever: about a thousand messages a second.
 pub(crate) fn act() {
     let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(SERVER)) else { return };
     let url: SessionUrl = url.parse().unwrap();
