@@ -1,5 +1,5 @@
-//! Tells a release build of the program the commit that it is built from, if there is one. A debug
-//! build, in which each commit would compile the program and all its tests anew, has none.
+//! Passes the commit that it is built from, if there is one, to a release build of the program. A
+//! debug build has none: otherwise each commit would compile the program and all its tests again.
 
 use std::path::Path;
 use std::process::Command;

@@ -2,7 +2,7 @@
 //!
 //! *Below*: each packet is sealed when it leaves, its header as associated data, its number as
 //! nonce. *Above*: each source symbol is sealed before the code, as feeds do, with a keyed hash of
-//! its content as nonce, since a symbol may be made anew from a file that has changed. Run with
+//! its content as nonce. A symbol may be made again from a file that has changed. Run with
 //! `cargo bench -p umbel-engine --bench seal`. The result is GB/s of symbols on one core.
 
 use std::hint::black_box;

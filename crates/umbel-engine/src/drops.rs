@@ -11,7 +11,7 @@
 //! | `Duplicate` | was received before |
 //! | `FarAhead`, `BeforeHorizon` | lies beyond what can have been sent, before what is wanted |
 //! | `NotAsked`, `NotWanted` | answers no question, is content that nobody here wants |
-//! | `NoRoom` | does not fit the window or the sink; it comes again |
+//! | `NoRoom` | does not fit the window or the sink; it is sent again |
 //! | `OverLimit`, `Flood` | exceeds what is kept, exceeds a rate |
 //! | `Expired` | asks for what is no longer kept |
 //! | `HeldDown` | asks for what was sent a moment ago |

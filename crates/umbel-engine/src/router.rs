@@ -1,8 +1,8 @@
 //! The interface of engines that live in routers to their host.
 //!
 //! The host is the simulator or the router daemon. It does the plain forwarding, unicast and
-//! multicast. The engine inspects passing datagrams, takes those that it must handle, and sends
-//! datagrams of its own. It learns the state of the routing protocols from [`Routes`].
+//! multicast. The engine inspects passing datagrams, takes those that it must handle, and sends its
+//! own datagrams. It learns the state of the routing protocols from [`Routes`].
 
 use std::net::{IpAddr, SocketAddr};
 

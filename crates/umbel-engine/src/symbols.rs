@@ -66,7 +66,8 @@ pub trait SymbolSink {
     /// them are wrong.
     fn forget(&mut self, _block: BlockId) {}
 
-    /// Returns whether another symbol is held under this number, as far as the sink can tell at once.
+    /// Returns whether another symbol is held under this number, as far as the sink can tell at
+    /// once.
     fn differs(&self, _block: BlockId, _esi: u32, _symbol: &[u8]) -> bool {
         false
     }

@@ -39,7 +39,7 @@ impl<T> Default for Deadlines<T> {
 }
 
 impl<T: Ord + Copy> Deadlines<T> {
-    /// Sets a timer. Whoever moves it cancels it first.
+    /// Sets a timer. A caller that moves it cancels it first.
     pub(crate) fn set(&mut self, at: Instant, timer: T) {
         self.0.insert((at, timer));
     }

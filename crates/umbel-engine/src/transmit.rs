@@ -52,13 +52,13 @@ pub enum RateClass {
     /// Control messages. They never wait; outside sessions their bytes count for
     /// [`Data`](RateClass::Data).
     Control,
-    /// Packets that a congestion window of their own bounds, such as those of a connection. They
-    /// never wait, and count for no pace: what goes to one receiver does not slow down the group.
+    /// Packets that their own congestion window bounds, such as those of a connection. They never
+    /// wait, and count for no pace: what goes to one receiver does not slow down the group.
     SelfClocked,
     /// Data packets. They wait for the pace of the channel.
     Data,
     /// Packets of one layer of a layered stream, below [`LAYERS`](RateClass::LAYERS). Each layer
-    /// has a pace of its own.
+    /// has its own pace.
     Layer(u8),
 }
 
@@ -130,8 +130,7 @@ impl Transmit {
         Transmit { to, hop_limit: None, class: RateClass::Control, alert: false }
     }
 
-    /// Creates a transmit that is bounded by a congestion window of its own, with the host's hop
-    /// limit.
+    /// Creates a transmit that is bounded by its own congestion window, with the host's hop limit.
     pub const fn self_clocked(to: Address) -> Transmit {
         Transmit { class: RateClass::SelfClocked, ..Transmit::control(to) }
     }

@@ -81,7 +81,7 @@ fn write_the_seeds() {
         });
         corpus::write(target, seeds);
     }
-    // What the network does most of the time, beside delivering what is said.
+    // Most actions of the network, besides delivering what is sent.
     let deeds = (0..8_u8).map(|deed| {
         let turn = [&[0, 0, 0, 0, deed, 40, 1, 7, 8][..]; 60].concat();
         (format!("deed-{deed}"), turn)
@@ -99,7 +99,8 @@ fn lms_routers_take_every_message_from_everyone_at_any_time() {
     corpus::replay("lms_router", datagrams.len(), checks::lms_router);
 }
 
-/// The network delivers all that is said, with a little time now and then.
+/// Returns an input in which the network delivers all that is sent, with a little time now and
+/// then.
 fn delivered() -> Vec<u8> {
     [[0; 6].as_slice(), &[7, 16]].concat().repeat(200)
 }

@@ -18,8 +18,8 @@ use crate::{FecError, SymbolSet};
 
 /// Writes the encoding symbols `esis` to `out`, one after the other.
 ///
-/// The crate keeps the encoding plans of the last 64 different k. The intermediate symbols of the
-/// block are computed anew in each call, so a few long ranges are cheaper than many short ones.
+/// The crate keeps the encoding plans of the last 64 different k. Each call computes the
+/// intermediate symbols of the block again, so a few long ranges are cheaper than many short ones.
 pub(crate) fn encode(
     k: u32,
     symbol_len: usize,

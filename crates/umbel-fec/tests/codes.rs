@@ -31,7 +31,7 @@ fn restore(
     let source = noise(k as usize * symbol_len);
     let mut present = SymbolSet::new(k);
     let repair: Vec<u32> = held.iter().copied().filter(|&esi| !present.insert(esi)).collect();
-    // One range, since each call prepares a RaptorQ block anew.
+    // One range, since each call prepares a RaptorQ block again.
     let start = repair.iter().min().map_or(0, |&first| first);
     let esis = start..repair.iter().max().map_or(0, |&last| last + 1);
     let mut symbols = vec![0; esis.len() * symbol_len];

@@ -94,7 +94,7 @@ fn symbols_are_those_of_the_formula() {
 
 #[test]
 fn symbols_with_rizzos_points_are_those_of_his_matrix() {
-    // His first point is 0, and j − 1 replaces j in the others.
+    // Rizzo's first point is 0, and j − 1 replaces j in the others.
     let points: Vec<u8> = [0].into_iter().chain((0..254).map(|j| power(2, j))).collect();
     for k in [1, 2, 5, 20, 128, 255] {
         assert_encodes_by(k, ReedSolomon::new(Points::Rizzo), &points);

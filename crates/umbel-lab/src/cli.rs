@@ -172,7 +172,7 @@ pub fn set_link(from: &str, to: &str, settings: &[String], both: bool) -> Result
     Folder::of_user()?.ask(&Request::SetLink { from, to, settings, both }).map(drop)
 }
 
-/// Cuts or mends a link.
+/// Cuts or restores a link.
 ///
 /// # Errors
 /// If no lab is up or the link is unknown.

@@ -201,8 +201,8 @@ impl Lab {
         Ok(self.emulator.impairment(link, direction).unwrap_or_default())
     }
 
-    /// Cuts the link or mends it. A cut emulated link drops all frames while both ends believe it
-    /// to be up; at a cut plain link the ends lose their carrier.
+    /// Cuts the link or restores it. A cut emulated link drops all frames while both ends believe
+    /// it to be up; at a cut plain link the ends lose their carrier.
     ///
     /// # Errors
     /// If there is no such link, or `ip` refuses.
@@ -288,7 +288,7 @@ impl Lab {
 
     /// Makes the routers forward `source`'s packets for a group from now on only to where hosts
     /// join it, as their `IGMPv3` reports say. A branch is cut `leave_latency` after its last
-    /// member has left, and at once with 0, which is less than any timer of IGMP allows without
+    /// member has left, and at once with 0. That is less than any timer of IGMP allows without
     /// tracking hosts one by one. IPv4 only.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Routers that forward a group only to where hosts have joined it.
 //!
 //! One thread hears the IGMPv3 reports on all routers, and keeps the forwarding cache of each in
-//! step. Hosts are tracked one by one [RFC 3376 §A.2], so that nobody has to be asked whether
-//! others remain: a branch is cut when its last member has left, or a given time later. What routers
-//! would tell each other by a routing protocol, the thread knows at once.
+//! step. Hosts are tracked one by one [RFC 3376 §A.2], so that nobody needs to be asked whether
+//! others remain. A branch is cut when its last member has left, or a given time later. The thread
+//! knows at once everything that routers would exchange by a routing protocol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -40,7 +40,7 @@ struct Followed {
     leaving: BTreeMap<Index, Instant>,
 }
 
-/// What a host wants of a group.
+/// A host's wish for a group: its filter mode and sources.
 #[derive(Clone, Debug, Default)]
 struct Wish {
     sources: BTreeSet<IpAddr>,
@@ -70,7 +70,7 @@ impl Wish {
     }
 }
 
-/// What all hosts want, and what is forwarded.
+/// Wishes of all hosts, and the branches that are forwarded.
 #[derive(Debug)]
 struct State {
     plan: Arc<Plan>,

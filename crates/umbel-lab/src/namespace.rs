@@ -37,7 +37,7 @@ pub(crate) struct Namespace {
 pub(crate) enum Privilege {
     /// This process may make network namespaces itself.
     Root,
-    /// This process may make them through a user namespace of its own.
+    /// This process may make them through its own user namespace.
     UserNamespace,
 }
 
@@ -123,14 +123,14 @@ impl Namespace {
 
     /// Creates a command that will run in this namespace.
     ///
-    /// It sees a `/sys` of its own where the system allows that, so that `/sys/class/net` shows
-    /// the interfaces of the namespace.
+    /// It sees its own `/sys` where the system allows that, so that `/sys/class/net` shows the
+    /// interfaces of the namespace.
     #[allow(unsafe_code)]
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let namespace = self.clone();
-        // SAFETY: between fork and exec the closure makes system calls on descriptors that it
-        // owns and on static strings; it neither allocates nor takes a lock.
+        // SAFETY: between fork and exec the closure makes system calls on descriptors that it owns
+        // and on static strings. It neither allocates nor takes a lock.
         unsafe {
             command.pre_exec(move || {
                 namespace.enter()?;
@@ -272,7 +272,7 @@ impl FdSink {
         let mut payload = errno.to_ne_bytes();
         let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: REPORT_BYTES };
         let mut control = FdControl([0; 64]);
-        // SAFETY: all pointers in `message` refer to locals that outlive the call; the control
+        // SAFETY: all pointers in `message` refer to locals that outlive the call. The control
         // buffer is aligned for `cmsghdr` and larger than CMSG_SPACE of one descriptor.
         unsafe {
             let mut message: libc::msghdr = mem::zeroed();
@@ -340,8 +340,8 @@ fn receive_report(socket: &OwnedFd) -> io::Result<(i32, Option<OwnedFd>)> {
     let mut payload = [0_u8; REPORT_BYTES];
     let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: REPORT_BYTES };
     let mut control = FdControl([0; 64]);
-    // SAFETY: all pointers in `message` refer to locals that outlive the call; the header is
-    // read only where the kernel says that it wrote one, and the descriptor in it is ours.
+    // SAFETY: all pointers in `message` refer to locals that outlive the call. The header is read
+    // only where the kernel says that it wrote one, and the descriptor in it is ours.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;

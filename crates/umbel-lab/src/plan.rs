@@ -177,8 +177,8 @@ impl Plan {
         self.summarise(node, &remote, &hops)
     }
 
-    /// Returns the crossings of `segment` by routers other than `except`: the interface by which
-    /// the router is entered, and the one by which it is left.
+    /// Returns the crossings of `segment` by routers other than `except`, each as the interfaces by
+    /// which the router is entered and left.
     fn crossings(&self, segment: Index, except: Index) -> Vec<(Index, Index)> {
         let routers = self.segments[segment].iter().filter(|&&entry| {
             let node = self.interfaces[entry].node;

@@ -21,8 +21,8 @@ pub(crate) const DEFAULT_MTU: u32 = 1500;
 
 /// First number of the interfaces at the ends of links, above the numbers that the kernel assigns.
 ///
-/// Every end has a number of its own in the whole lab. If both ends of a pair carry the same
-/// number, in whatever namespaces, the kernel reports their carrier only after up to a second.
+/// Every end has its own number in the whole lab. If both ends of a pair carry the same number, in
+/// whatever namespaces, the kernel reports their carrier only after up to a second.
 const FIRST_INDEX: usize = 1000;
 
 /// Maximum time for links to come up.
@@ -350,7 +350,7 @@ fn node_sysctls(router: bool) -> Vec<Sysctl> {
     values
 }
 
-/// Returns the commands that give a host or router its addresses and routes. They can run again
+/// Returns the commands that set the addresses and routes of a host or router. They can run again
 /// after an interface was down.
 pub(crate) fn node_batch(topology: &Topology, plan: &Plan, node: Index) -> String {
     let mut batch = "link set dev lo up\n".to_owned();
@@ -482,8 +482,8 @@ fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<()> {
     let mut value = EthtoolValue { command, data: 0 };
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: `request` names an interface and points to `value`; both outlive the call, and
-    // the commands used here read and write no more than an `EthtoolValue`.
+    // SAFETY: `request` names an interface and points to `value`; both outlive the call. The
+    // commands used here read and write no more than an `EthtoolValue`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     match Errno::result(result) {
         Ok(_) | Err(Errno::EOPNOTSUPP) => Ok(()),

@@ -44,7 +44,7 @@ pub fn skip(reason: &str) {
     say_skipped(reason);
 }
 
-/// Reports why a test is skipped that may be skipped wherever it runs: another project's program is
+/// Reports why a test is skipped that may be skipped on any machine. Another project's program is
 /// not installed, or the machine is too busy for its clock to mean anything.
 pub fn say_skipped(reason: &str) {
     let name = std::thread::current().name().unwrap_or("?").to_owned();

@@ -55,8 +55,8 @@ impl Warden {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "umbel-lab-warden", &list]).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: between fork and exec the closure makes system calls only. A session of its
-        // own keeps the terminal's signals away.
+        // SAFETY: between fork and exec the closure makes system calls only. A separate session
+        // keeps the terminal's signals away.
         unsafe {
             command.pre_exec(move || {
                 nix::unistd::setsid()?;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::{LAST_RESORT, lab};
 use umbel_lab::{Lab, Topology};
 
-/// Runs the test called `name` of this binary in a process of its own, with `ROLE` set.
+/// Runs the test called `name` of this binary in its own process, with `ROLE` set.
 fn this_test_again(program: &Path, name: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env("ROLE", "child");

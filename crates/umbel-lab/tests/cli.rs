@@ -1,7 +1,7 @@
-//! Tests of the functions behind `umbel lab`, each in a process of its own as on the command line.
+//! Tests of the functions behind `umbel lab`, each in its own process as on the command line.
 //!
 //! This is a program without the test harness, whose own output on stdout would be taken for the
-//! supervisor's. Started plainly, it runs the checks in a child with a folder of its own.
+//! supervisor's. Started plainly, it runs the checks in a child with its own folder.
 
 #![allow(clippy::unwrap_used)]
 

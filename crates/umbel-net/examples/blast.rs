@@ -100,7 +100,7 @@ fn receive(group: IpAddr, port: u16, interface: &Interface) -> Result<(), Error>
     let (mut datagrams, mut bytes, mut highest) = (0_u64, 0_u64, 0_u64);
     let mut first = None;
     let mut last = Instant::now();
-    // Waits for ever until the first datagram arrives, then until none has arrived for a second.
+    // Waits forever until the first datagram arrives, then until none has arrived for a second.
     loop {
         let patience = first.map(|_| Duration::from_secs(1));
         let reception = receiver.receive(patience, None, |datagram| {

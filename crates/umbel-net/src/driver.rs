@@ -162,8 +162,8 @@ impl<E: Engine, H: Host<E>> Driver<E, H> {
         }
     }
 
-    /// Handles the engine's outputs until it has no more at this time. It may be interrupted between
-    /// two batches of packets, and is unfinished then.
+    /// Handles the engine's outputs until it has no more at this time. It may be interrupted
+    /// between two batches of packets, and is unfinished then.
     fn drain(&mut self) {
         let until = self.machine.clock.now() + SENDING_AT_ONCE;
         loop {

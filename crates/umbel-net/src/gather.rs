@@ -19,7 +19,7 @@ const MIN_GATHERED: u64 = 6;
 /// Minimum time over which the density of the stream is measured.
 const WINDOW: Duration = Duration::from_millis(2);
 
-/// Silence after which a stream is measured anew.
+/// Silence after which a stream is measured from scratch.
 const SILENCE: Duration = Duration::from_millis(20);
 
 /// Divisor of the buffer's size. A pause may fill one such part of it.

@@ -98,8 +98,8 @@ impl Pacer {
         }
     }
 
-    /// Changes the maximum amount that leaves at once when catching up, as a time at the rate. Takes
-    /// effect with the next rate. The default is [`BURST`].
+    /// Changes the maximum amount that leaves at once when catching up, as a time at the rate.
+    /// Takes effect with the next rate. The default is [`BURST`].
     ///
     /// On a busy machine, a sender wakes milliseconds late each time. Without a greater burst, it
     /// then never reaches its rate.
@@ -453,8 +453,8 @@ mod tests {
         assert!((1_000_000..=1_000_000 + 80_000 + 10_000).contains(&sent), "{sent}");
     }
 
-    /// Returns the packets of 1,000 bytes that leave in a second at 8 Mbit/s if each wake-up is 4 ms
-    /// late, and if there is nothing to send before it or always something.
+    /// Returns the packets of 1,000 bytes that leave in a second at 8 Mbit/s if each wake-up is 4
+    /// ms late. In between there is nothing to send (`is_idle`), or always something.
     fn late_packets(burst: Duration, is_idle: bool) -> u64 {
         let mut pacer = Pacer::new(Some(rate(8_000_000)), 1_000, 48, at(0));
         pacer.set_burst(burst);

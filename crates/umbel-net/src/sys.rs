@@ -161,8 +161,8 @@ pub(crate) fn receive(
         header.msg_control = envelopes[i].control.0.as_mut_ptr().cast();
         header.msg_controllen = envelopes[i].control.0.len() as _;
     }
-    // SAFETY: the first `count` messages point to buffers, names and control buffers that are
-    // exclusively borrowed for this call, with their right lengths; `vectors` outlives the call.
+    // SAFETY: the first `count` messages point to buffers, names and control buffers, with their
+    // right lengths. These are exclusively borrowed for this call; `vectors` outlives the call.
     let received = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -204,8 +204,8 @@ pub(crate) fn send(
         header.msg_iovlen = slices.len() as _;
     }
     // SAFETY: the first `count` headers point to an address and to slices that are borrowed for
-    // this call, with their right lengths; `IoSlice` has the layout of `iovec`; sending reads
-    // from all of these and writes only the headers' own lengths.
+    // this call, with their right lengths. `IoSlice` has the layout of `iovec`. Sending reads from
+    // all of these and writes only the headers' own lengths.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -58,7 +58,7 @@ impl Waker {
         self.shared.called.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until [`wake`](Waker::wake) is called, or for `timeout` (`None`: for ever). Returns
+    /// Waits until [`wake`](Waker::wake) is called, or for `timeout` (`None`: forever). Returns
     /// whether it was called. May return early.
     ///
     /// # Errors
@@ -79,8 +79,8 @@ impl AsFd for Waker {
     }
 }
 
-/// Waits until one of `fds` is ready for `events`, or for `timeout` to the nanosecond (`None`: for
-/// ever). Returns which are ready; none if the timeout has passed or a signal came.
+/// Waits until one of `fds` is ready for `events`, or for `timeout` to the nanosecond (`None`:
+/// forever). Returns which are ready; none if the timeout has passed or a signal came.
 ///
 /// # Errors
 ///
@@ -98,7 +98,7 @@ pub fn wait_for<const N: usize>(
     }
 }
 
-/// Waits until one of `fds` is ready, or for `timeout` to the nanosecond (`None`: for ever). Their
+/// Waits until one of `fds` is ready, or for `timeout` to the nanosecond (`None`: forever). Their
 /// `revents` state which are ready; none if the timeout has passed or a signal came.
 ///
 /// # Errors

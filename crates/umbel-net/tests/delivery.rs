@@ -36,7 +36,7 @@ fn channel(server: &str) -> Channel {
     Channel { source: Some(source), group: group.parse().unwrap(), port: PORT + 1 }
 }
 
-/// Starts a server on a host, which multicasts once so many clients are there.
+/// Starts a server on a host, which multicasts once this number of clients is there.
 fn serve(host: &Host, server: &str, data: &Bytes, clients: usize) -> JoinHandle<Report> {
     let (tell, told) = mpsc::channel();
     let (channel, data) = (channel(server), data.clone());
@@ -206,7 +206,8 @@ fn hosts_that_are_not_members_see_nothing_and_say_nothing() {
             .map(|(port, which)| frames(port, which));
         let grown: Vec<_> =
             after.iter().zip(before).map(|(after, before)| after - before).collect();
-        // Reports and neighbour discovery may be under way, but no answers, and no data at the last.
+        // Reports and neighbour discovery may be under way, but no answers, and no data at the
+        // last.
         assert!(grown.iter().all(|grown| *grown < 10), "{grown:?}");
         assert!(delivery.counts().delivered > 0);
         assert_eq!(subscribed.counts().delivered, 0);

@@ -1,4 +1,4 @@
-//! A packet port serves unmodified TCP clients of other hosts, and of its own.
+//! A packet port serves unmodified TCP clients of other hosts, and of its own host.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
 
@@ -171,7 +171,7 @@ fn segments_in_sequence_leave_in_one_frame() {
 #[test]
 fn a_turn_takes_all_frames_also_where_they_came_one_by_one() {
     in_namespace("a_turn_takes_all_frames_also_where_they_came_one_by_one", || {
-        /// Each has a block of its own, and there are more blocks.
+        /// Each has its own block, and there are more blocks.
         const SYNS: u64 = 24;
         run("ip link set lo up");
         let server = SocketAddr::new(address("127.0.0.1"), PORT);

@@ -176,7 +176,7 @@ fn a_list_that_changes_counts_for_the_next_client() {
     assert_served(&server, &url, &shown);
     let _ = authority.with_revoked(78);
     assert_revoked();
-    // What cannot be used, or is not there, changes nothing.
+    // An unusable or missing file changes nothing.
     fs::write(authority.path("crl.pem"), "no list").unwrap();
     assert_revoked();
     fs::remove_file(authority.path("crl.pem")).unwrap();

@@ -26,7 +26,7 @@ use umbel_net::session::{
 /// Time for which one of two peers is heard before the other one is.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Runs one raw client with a small runtime of its own.
+/// Runs one raw client with its own small runtime.
 fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
@@ -328,7 +328,7 @@ fn an_address_with_wrong_tokens_has_to_wait() {
     let error = connect().err().unwrap();
     assert!(matches!(error, ClientError::Full { .. }), "{error}");
     assert!(error.retryable());
-    // The session that is there is closed by whoever found the token wrong.
+    // The caller that found the token wrong closes the present session.
     client.session.send(message(2, 1)).unwrap();
 }
 
@@ -445,7 +445,7 @@ fn a_client_that_takes_no_more_of_a_stream_still_hears_messages_and_closes() {
     }
     server.handle.send(id, message(3, 10)).unwrap();
     while !matches!(client.events.recv_timeout(PATIENCE).unwrap(), ClientEvent::Message(_)) {}
-    // This once blocked for ever, while the session's thread waited for the next piece to be taken.
+    // This once blocked forever, while the session's thread waited for the next piece to be taken.
     client.session.close(Duration::from_millis(100));
     writer.join().unwrap();
     drop(pieces);

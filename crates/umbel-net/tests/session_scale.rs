@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use session_support::{Client, Server, message};
 use umbel_net::session::{ClientEvent, ConnectOptions, ServerOptions, SessionServer, SessionUrl};
 
-/// No crowd takes so long to get in.
+/// Longest time that a crowd needs to get in.
 const LAST_RESORT: Duration = Duration::from_mins(5);
 
-/// Each test fills the machine or measures it: one at a time.
+/// Returns a lock, since each test fills the machine or measures it: one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -46,7 +46,7 @@ fn interface_of(channel: Channel) -> Interface {
     Interface::resolve(if source.is_loopback() { "lo" } else { "eth0" }).unwrap()
 }
 
-/// Multicasts its data once so many connections are there, and stops when all have ended.
+/// Multicasts its data once this number of connections is there, and stops when all have ended.
 struct Serve {
     data: Bytes,
     clients: usize,
@@ -112,7 +112,7 @@ impl Host<Source> for Serve {
     }
 }
 
-/// What a source did.
+/// Outcome of a source.
 #[derive(Debug)]
 struct Outcome {
     stats: SourceStats,

@@ -33,7 +33,7 @@ fn sender(offload: bool) -> Sender {
     Sender::open(&loopback(), &options).unwrap()
 }
 
-/// Opens a receiver on a port of its own.
+/// Opens a receiver on its own port.
 fn receiver() -> Receiver {
     Receiver::open(0, Family::V4, &loopback(), &ReceiverOptions::default()).unwrap()
 }

@@ -54,8 +54,8 @@ fn rate_reached(bits_per_s: u64, bytes: usize, seconds: f64) -> f64 {
 #[test]
 fn a_low_and_a_high_rate_are_held_on_a_real_clock() {
     for (bits_per_s, bytes, seconds) in [(64_000, 200, 1.0), (50_000_000, 1_400, 0.5)] {
-        // Never more than the rate, but for the start and what is made good; less only while the
-        // machine is too busy to wake us within 5 ms, which it is not all the time.
+        // Never more than the rate, but for the start and what is made good. Less only while the
+        // machine is too busy to wake us within 5 ms, which is not so all the time.
         let reached = (0..20).any(|_| {
             let share = rate_reached(bits_per_s, bytes, seconds) / bits_per_s as f64;
             eprintln!("{bits_per_s} bit/s: {share:.4} of it");

@@ -17,10 +17,10 @@ use crate::record::Record;
 /// Columns before those of the outcome.
 const COLUMNS: [&str; 3] = ["experiment", "seed", "run_seconds"];
 
-/// What earlier runs are used for.
+/// Use of earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing: all runs run, and their files begin anew.
+    /// Nothing: all runs run, and their files start empty.
     Nothing,
     /// They are not run again.
     Resume,
@@ -28,7 +28,7 @@ pub enum Use {
     Redraw,
 }
 
-/// What has to be equal for runs to be used again.
+/// Facts that must be equal for runs to be used again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the paper.
@@ -64,11 +64,11 @@ pub enum ArchiveError {
     Origin {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// Name of the fact that differs.
         what: &'static str,
-        /// What the file says.
+        /// Value in the file.
         found: String,
-        /// What it has to say.
+        /// Value that it needs.
         expected: String,
     },
     /// A line is no run.
@@ -78,7 +78,7 @@ pub enum ArchiveError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// What it should be.
+        /// Text that it should be.
         expected: String,
     },
     /// Runs are missing from which a report was to be made.
@@ -165,7 +165,7 @@ impl Archive {
             line,
             expected: expected.to_owned(),
         };
-        // What comes after the last line's end is the beginning of a run that was cut off.
+        // Bytes after the last line's end are the beginning of a run that was cut off.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines().zip(1..);
         let Some((head, _)) = lines.next() else { return Ok(Sheet::default()) };

@@ -1,7 +1,7 @@
 //! Outcomes of a few cheap runs of each report, compared to the last digit with those of the frozen
-//! tables in `frozen/`. What changes them changes the results of simulations.
+//! tables in `frozen/`. A change of these is a change of the results of simulations.
 //!
-//! `UMBEL_FREEZE=1 cargo test -p umbel-repro frozen` writes the tables anew.
+//! `UMBEL_FREEZE=1 cargo test -p umbel-repro frozen` writes new tables.
 
 use std::path::Path;
 use std::time::Duration;

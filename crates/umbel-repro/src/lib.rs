@@ -8,7 +8,7 @@
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`rlm`]: "Receiver-driven Layered Multicast".
 //! - [`smo`]: "TCP-SMO: Extending TCP to Support Medium-Scale Multicast Applications".
-//! - [`study`]: studies of one's own, from scenario files with a sweep.
+//! - [`study`]: studies of a user, from scenario files with a sweep.
 //! - [`tmtp`]: "A Reliable Dissemination Protocol for Interactive Collaborative Applications".
 
 #![cfg_attr(

@@ -112,8 +112,8 @@ impl<T: Record> Record for Option<T> {
     }
 }
 
-/// Implements [`Record`] for a struct, with a column for each field. Fields after `with` have
-/// columns of their own, whose names begin with the field's.
+/// Implements [`Record`] for a struct, with a column for each field. Fields after `with` have their
+/// own columns, whose names begin with the field's.
 macro_rules! record {
     ($type:ty { $($field:ident),* $(,)? } $(with { $($nested:ident: $nested_type:ty),+ $(,)? })?) => {
         impl $crate::record::Record for $type {

@@ -1,7 +1,7 @@
 //! A multicast router.
 //!
-//! - [`control`]: who wants what, and the trees that follow from it: the querier of IGMP and MLD,
-//!   and PIM for source-specific multicast. Without I/O.
+//! - [`control`]: membership, and the trees that follow from it: the querier of IGMP and MLD, and
+//!   PIM for source-specific multicast. Without I/O.
 //! - [`kernel`]: what the router needs of Linux: forwarding, routes, sockets.
 //! - [`daemon`]: hosts the control plane and the router engine of LMS on the kernel.
 

@@ -1,7 +1,7 @@
 //! The seeds with which tests draw their faults. Tests alone depend on this crate.
 //!
-//! `UMBEL_SEEDS=1000 cargo test …` runs each test with 1,000 seeds, `UMBEL_SEED=7 cargo test …` with
-//! that one.
+//! `UMBEL_SEEDS=1000 cargo test …` runs each test with 1,000 seeds, `UMBEL_SEED=7 cargo test …`
+//! with that one.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

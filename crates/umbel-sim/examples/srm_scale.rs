@@ -36,7 +36,8 @@ struct Group {
     receivers: Vec<NodeId>,
 }
 
-/// Unit 2 is lost at the source, 5 before the first edge, 8 at the first receiver.
+/// Returns a group where unit 2 is lost at the source, 5 before the first edge, 8 at the first
+/// receiver.
 fn group(receivers: usize) -> Group {
     let (far, near) = (Duration::from_millis(10), Duration::from_millis(1));
     let clean = |delay| LinkSpec { delay, ..LinkSpec::default() };

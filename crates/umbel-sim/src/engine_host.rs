@@ -22,7 +22,7 @@ use crate::trace::Note;
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     /// Pace of data packets, counted over payloads. `None` sends them without delay; links may have
-    /// rates of their own.
+    /// their own rates.
     pub rate: Option<Rate>,
     /// Bytes of headers that a datagram has on a link in addition to its payload.
     pub overhead: u32,
@@ -67,7 +67,7 @@ impl fmt::Debug for KindOf {
 }
 
 impl Default for HostConfig {
-    /// No pace, UDP over IPv4, the largest hop limit, flow 0, and all datagrams are data.
+    /// Returns no pace, UDP over IPv4, the largest hop limit, flow 0, and all datagrams as data.
     fn default() -> HostConfig {
         HostConfig {
             rate: None,

@@ -10,7 +10,7 @@
 //!
 //! A run is a function of the network, the applications and the seed. Time is in whole nanoseconds.
 //! Events of one moment run in the order in which they were scheduled. Every node and every purpose
-//! draws from a stream of its own, and nothing iterates in hash order.
+//! draws from its own stream, and nothing iterates in hash order.
 
 #![cfg_attr(
     not(test),

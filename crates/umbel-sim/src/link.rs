@@ -47,8 +47,8 @@ pub enum Queue {
     /// Random early detection.
     Red(RedConfig),
     /// Drop preference. A packet of [`Kind::Other`]`(n)` finds room only among the first
-    /// `limit · (1 − n / (2 · classes))` places, all others among `limit`. When the queue fills, the
-    /// highest numbers are thus dropped first.
+    /// `limit · (1 − n / (2 · classes))` places, all others among `limit`. When the queue fills,
+    /// the highest numbers are thus dropped first.
     ///
     /// [`Kind::Other`]: crate::Kind::Other
     Preference {
@@ -145,22 +145,22 @@ pub enum Loss {
     Trace {
         /// The trace, at least one packet.
         losses: Arc<[bool]>,
-        /// What comes after its last packet.
+        /// Behaviour after its last packet.
         at_end: TraceEnd,
     },
-    /// Each of these for packets of its own kinds. A packet is lost if any of them loses it, and
+    /// Each of these for packets of a set of kinds. A packet is lost if any of them loses it, and
     /// counts in all of them.
     Several(Vec<(Kinds, Loss)>),
 }
 
-/// What comes after the last packet of a trace of losses.
+/// Behaviour after the last packet of a trace of losses.
 #[derive(Clone, Debug)]
 pub enum TraceEnd {
     /// Nothing more is lost.
     Pass,
-    /// The trace begins anew.
+    /// The trace starts again.
     Repeat,
-    /// Nothing more is lost, and this is set, so that whoever runs the simulation can end it.
+    /// Nothing more is lost, and this is set, so that the caller can end the simulation.
     Tell(Arc<AtomicBool>),
 }
 

@@ -1,12 +1,12 @@
 //! Student's t distribution, for the intervals of means over runs.
 
-/// Number of degrees of freedom beyond which the distribution is taken for that of so many. It then
-/// differs from the normal distribution in the fifth digit.
+/// Number of degrees of freedom beyond which the distribution is taken for that of this number. It
+/// then differs from the normal distribution in the fifth digit.
 const MOST_FREEDOM: usize = 10_000;
 
 /// Returns the probability that a variable with Student's t distribution of `freedom` degrees of
-/// freedom lies above `t`: the error of calling a mean greater than 0 that is `t` standard errors
-/// above it. NaN for NaN.
+/// freedom lies above `t`. This is the error of calling a mean greater than 0 that is `t` standard
+/// errors above it. NaN for NaN.
 ///
 /// # Panics
 ///

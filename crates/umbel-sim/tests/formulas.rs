@@ -164,8 +164,8 @@ fn a_full_queue_drops_the_share_of_the_m_m_1_k_system() {
     }
 }
 
-/// Returns the mean greatest of `count` geometric variables: how often something is sent until each
-/// of so many has it, if each sending fails for each with probability `loss`.
+/// Returns the mean greatest of `count` geometric variables. It is how often something is sent
+/// until each of `count` receivers has it, if each sending fails for each with probability `loss`.
 fn rounds(count: u32, loss: f64) -> f64 {
     let unfinished = |round: i32| 1.0 - (1.0 - loss.powi(round)).powi(count as i32);
     (0..10_000).map(unfinished).take_while(|share| *share > 1e-12).sum()
@@ -190,7 +190,7 @@ fn a_packet_is_sent_until_the_last_of_n_receivers_has_it() {
         let mut simulation = Simulation::new(network, 1);
         let start = Instant::EPOCH + Duration::from_secs(1);
         let file = (start, PACKETS, 100);
-        // What is in flight fits the receivers' windows.
+        // The data in flight fits the receivers' windows.
         let change = |config: &mut umbel_engine::basep::SourceConfig| config.window = Some(500);
         let host = basep::Source::host(group, nodes.iter().copied(), change, file);
         simulation.set_app(source, host, Instant::EPOCH).unwrap();
@@ -222,7 +222,7 @@ fn naks(policy: &str, scheme: Scheme, clients: u32, loss: f64, seed: u64) -> f64
             node
         })
         .collect();
-    // A packet takes 22 ms, so that whoever lost the last one notices before the next comes.
+    // A packet takes 22 ms, so that a host that lost the last one notices before the next comes.
     let rate = Rate::from_bits_per_s(500_000).unwrap();
     let config = SourceConfig {
         policy: policy.parse().unwrap(),
@@ -282,7 +282,7 @@ fn what_an_erasure_code_leaves_is_the_tail_of_the_binomial_distribution() {
         let n = (f64::from(SYMBOLS) * (1.0 + expansion) - 1e-9).ceil() as u32;
         let formula = more_lost(n, n - u32::from(SYMBOLS), loss);
         let what = format!("clients that need more than {n} of {SYMBOLS} packets at loss {loss}");
-        // Three standard deviations of the share of so many clients.
+        // Three standard deviations of the share of this number of clients.
         let deviation = ((1.0 - formula) / formula / f64::from(CLIENTS)).sqrt();
         compare(&what, naks, formula, 3.0 * deviation);
     }

@@ -2,8 +2,9 @@
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
 //! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
-//! special files, empty directories, unreadable files and umbel's own keys are skipped, and so are
-//! hidden entries of the directory itself unless they are asked for. The scan counts and names them.
+//! special files, empty directories, unreadable files and umbel's own keys are skipped. So are
+//! hidden entries of the directory itself unless they are asked for. The scan counts and names
+//! them.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
 //! file that is replaced (a new one renamed over it) or removed is therefore still served in the

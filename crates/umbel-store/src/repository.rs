@@ -93,14 +93,14 @@ impl Repository {
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
-    /// Opens several paths. Each file is an item of its own name, and the files of each directory
+    /// Opens several paths. Each file is an item with its own name, and the files of each directory
     /// are items below the directory's name. A single path is opened as by
     /// [`open`](Repository::open).
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`open`](Repository::open), or an error if two of the paths have the
-    /// same name, or if one is hidden and hidden files are not to be served.
+    /// Returns the errors of [`open`](Repository::open). Also returns an error if two of the paths
+    /// have the same name, or if one is hidden without [`RepositoryOptions::hidden`].
     pub fn open_all(
         paths: &[PathBuf],
         options: RepositoryOptions,
@@ -177,7 +177,7 @@ impl Content {
         self.catalog.read_at(toi, offset, buf)
     }
 
-    /// Like [`read_at`](Self::read_at), for a part that is known to exist.
+    /// Reads an item as [`read_at`](Self::read_at) does, for a part that is known to exist.
     pub(crate) fn read_item(
         &self,
         item: &Item,

@@ -143,7 +143,7 @@ fn wrong_symbols_of_a_block_are_dropped_and_the_others_kept() {
         assert!(client.sink.store(block, esi, &served.symbol(0, esi)));
     }
     client.sink.restore(block);
-    // What rests on the disk cannot be looked at so quickly: all of it goes.
+    // Symbols that rest on the disk cannot be checked so quickly: all of them go.
     let block = served.block(1);
     assert!(client.sink.store(block, 0, &vec![7; served.symbol(1, 0).len()]));
     client.sink.rest(block);

@@ -284,7 +284,7 @@ proptest! {
     }
 }
 
-/// Runs one of the tests below in namespaces of its own, after the commands of `script`. Returns
+/// Runs one of the tests below in its own namespaces, after the commands of `script`. Returns
 /// `false` if this system does not permit namespaces.
 fn run_in_namespaces(test: &str, script: &str) -> bool {
     let permitted = Command::new("unshare").args(["-Urm", "true"]).output();

@@ -1,7 +1,7 @@
 //! Measures the codec on its test clips: `measure --help`.
 //!
-//! Prints for each clip how many frames a second of processor time encode and decode, what each
-//! layer took of its rate, and how good the picture is at each level.
+//! Prints for each clip how many frames a second of processor time encode and decode. Also prints
+//! what each layer took of its rate, and how good the picture is at each level.
 
 use std::env;
 use std::error::Error;

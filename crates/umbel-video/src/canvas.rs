@@ -29,7 +29,8 @@ pub(crate) struct Canvas {
     planes: [Vec<u8>; 3],
 }
 
-/// A macroblock's blocks: plane, and its place in units of eight samples.
+/// Returns the place of a macroblock's block: its plane, and its position in units of eight
+/// samples.
 const fn place(block: usize, x: usize, y: usize) -> (usize, usize, usize) {
     match block {
         0..4 => (0, 2 * x + block % 2, 2 * y + block / 2),

@@ -272,8 +272,8 @@ fn normal(rng: &mut impl Rng) -> f32 {
     (sum - 8.0 * 127.5) / (73.9 * 8.0_f32.sqrt())
 }
 
-/// Returns a texture of so many octaves, each as strong as that of twice its size: as natural
-/// pictures have it.
+/// Returns a texture of this number of octaves, each as strong as that of twice its size: as
+/// natural pictures have it.
 fn texture(rng: &mut impl Rng, octaves: u32) -> Vec<f32> {
     let mut out = vec![0.0; SIDE * SIDE];
     for octave in 0..octaves {

@@ -15,7 +15,7 @@ pub struct Size {
     height: u32,
 }
 
-/// Why a size is refused.
+/// Reason why a size is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "a picture of {width}x{height} is not supported: 1 to {MAX_SIDE} a side, \
@@ -43,12 +43,12 @@ impl Size {
         }
     }
 
-    /// Luma samples a row.
+    /// Returns the luma samples a row.
     pub const fn width(self) -> u32 {
         self.width
     }
 
-    /// Luma rows.
+    /// Returns the luma rows.
     pub const fn height(self) -> u32 {
         self.height
     }
@@ -76,7 +76,7 @@ pub struct FrameRate {
     denominator: u32,
 }
 
-/// Why a frame rate is refused.
+/// Reason why a frame rate is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{numerator}/{denominator} frames a second is not supported: 1/60 to 1000")]
 pub struct FrameRateError {
@@ -101,12 +101,12 @@ impl FrameRate {
         }
     }
 
-    /// The ratio's first number.
+    /// Returns the ratio's first number.
     pub const fn numerator(self) -> u32 {
         self.numerator
     }
 
-    /// The ratio's second number.
+    /// Returns the ratio's second number.
     pub const fn denominator(self) -> u32 {
         self.denominator
     }
@@ -155,12 +155,12 @@ impl Frame {
         self.size
     }
 
-    /// The samples of a component, row by row.
+    /// Returns the samples of a component, row by row.
     pub fn plane(&self, component: Component) -> &[u8] {
         &self.planes[component as usize]
     }
 
-    /// The samples of a component, to be written.
+    /// Returns the samples of a component, to be written.
     pub fn plane_mut(&mut self, component: Component) -> &mut [u8] {
         &mut self.planes[component as usize]
     }

@@ -40,22 +40,23 @@
 //!
 //! # Blocks, versions, levels
 //!
-//! The unit is the macroblock of 16×16 samples. What it shows is a *version*, named by the frame that
+//! The unit is the macroblock of 16×16 samples. Its content is a *version*, named by the frame that
 //! it was taken from. A version is embedded: its numbers are coded plane by plane, from the highest
 //! bit to the lowest, and each plane halves the error. *Level* l is what receivers of layers 0 to l
-//! hold. For each macroblock and level the encoder knows which version is held, down to which plane.
+//! hold. For each macroblock and level the encoder knows which version is held, down to which
+//! plane.
 //!
 //! - **Conditional replenishment**: only what changed beyond the noise gets a new version. The
 //!   difference is taken from the source at the time of the last version, so nothing drifts.
-//! - **Start layer**: a new version starts in the lowest layer that has bits for it. Lower levels keep
-//!   the older version, and catch up when it stands still.
+//! - **Start layer**: a new version starts in the lowest layer that has bits for it. Lower levels
+//!   keep the older version, and catch up when it stands still.
 //! - **Refinement**: what stands still gets further planes, those with the fewest first.
 //! - **Repeats**: the base layer repeats every macroblock within the refresh time. The other planes
 //!   go round with the bits that nothing else needs. Both repeat the *same* version, so that a
 //!   picture that is held already does not change: no pulse as with key frames.
 //!
-//! Nothing is predicted from a picture that was shown, so that encoder and decoder need not agree
-//! on one, and a receiver may smooth, lose and join as it likes.
+//! Nothing is predicted from a picture that was shown. So encoder and decoder need not agree on
+//! one, and a receiver may smooth, lose and join as it likes.
 //!
 //! # Scope and limitations
 //!
@@ -63,7 +64,7 @@
 //!   (`docs/video.md`). It would make a packet depend on those of earlier frames.
 //! - A level holds one version of a macroblock at a time. A packet that comes after those of
 //!   `reorder_frames` later frames is of use only as far as its blocks have not changed since.
-//! - Packets are not authenticated. Whoever can send into the channel can paint the picture.
+//! - Packets are not authenticated. Any host that can send into the channel can paint the picture.
 //! - Numbers are computed in `f32` without contraction: equal on all platforms that round as IEEE
 //!   754 demands.
 //!

@@ -1,8 +1,8 @@
 //! The adaptive decisions of a segment, and the probabilities that they start with.
 //!
-//! The numbers are the odds of "no", in 256ths, as the test clips have them at rates from 32 kb/s to
-//! 8 Mb/s. They only start: contexts follow what they see within some tens of decisions. Better
-//! starts are worth about 5 % of the bits, for contexts begin anew in each segment.
+//! The numbers are the odds of "no", in 256ths, as the test clips have them at rates from 32 kb/s
+//! to 8 Mb/s. They only start: contexts follow what they see within some tens of decisions. Better
+//! starts are worth about 5 % of the bits, for contexts start afresh in each segment.
 
 use crate::planes::PLANES;
 use crate::range::Bit;

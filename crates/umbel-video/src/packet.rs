@@ -11,20 +11,21 @@
 //!  Refine    1     | first | count | from·16 + to | check, 2 bytes | length | gaps, planes×count
 //! ```
 //!
-//! `1` is the version of the format, `l` the layer, each half a byte. `tag` is a digest of stream and
-//! picture size: others are refused. `frame` wraps after 2^24. A number without a width is 7 bits a byte, low
-//! ones first. What follows `length`, so many bytes, is range-coded with contexts of its own.
+//! `1` is the version of the format, `l` the layer, each half a byte. `tag` is a digest of stream
+//! and picture size: others are refused. `frame` wraps after 2^24. A number without a width is 7
+//! bits a byte, low ones first. The part after `length`, of that many bytes, is range-coded with
+//! its own contexts.
 //!
-//! - **Start** gives a block a new content. Those of a **restart** name the frame that the content
-//!   is of: who has it already has nothing to do.
+//! - **Start** sets a block's new content. Those of a **restart** name the frame of the content: a
+//!   receiver that has it already has nothing to do.
 //! - **Continue** gives blocks that started in layer s of this frame more planes: all of them
-//!   between `first` and `first + span`. They lie in one Start segment, so whoever has that can
-//!   decode this, and whoever has not needs nothing of it.
+//!   between `first` and `first + span`. They lie in one Start segment: a receiver of that can
+//!   decode this, and others need nothing of it.
 //! - **Refine** gives blocks that stand still another plane. `check` is a digest of addresses and
-//!   versions: who has other versions, or too few planes, leaves the segment aside.
+//!   versions: a receiver with other versions, or too few planes, leaves the segment aside.
 //!
-//! `to` and `from` of Start and Continue are in sixteenths of a plane: the fraction says how many
-//! blocks hold one plane less; a digest of address and frame says which.
+//! `to` and `from` of Start and Continue are in sixteenths of a plane. The fraction is the share of
+//! blocks that hold one plane less; a digest of address and frame selects them.
 
 use crate::frame::Size;
 use crate::planes::PLANES;
@@ -147,8 +148,8 @@ impl Segment {
         out.extend_from_slice(body);
     }
 
-    /// Returns the next segment with its body, and what follows; `None` if there is none. What is
-    /// returned is within the picture, and planes go down.
+    /// Returns the next segment with its body, and what follows; `None` if there is none. A
+    /// returned segment is within the picture, and its planes go down.
     pub(crate) fn parse(bytes: &[u8], blocks: usize) -> Option<(Self, &[u8], &[u8])> {
         let (&kind, mut rest) = bytes.split_first()?;
         let first = number(&mut rest)?;

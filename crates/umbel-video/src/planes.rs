@@ -13,13 +13,13 @@
 //! ```
 //!
 //! The mean colours are coded first, in steps of [`DC_STEP`], as differences from the macroblock
-//! before; what they lack is the first number of its block. The first numbers of the four blocks of
+//! before. The remainder is the first number of its block. The first numbers of the four blocks of
 //! luma are transformed once more (Haar), so that flat areas cost one number, not four.
 //!
-//! In a plane, a macroblock says whether any number of it becomes significant; then each block;
-//! then each of six zones of frequencies, until it is active; then each number of active zones, by
-//! how many of its neighbours are significant. Signs and the bits of numbers that are significant
-//! already follow.
+//! In a plane, a macroblock states whether any number of it becomes significant; then each block
+//! does. Then each of six zones of frequencies does, until it is active. Then each number of active
+//! zones does, by how many of its neighbours are significant. Signs and the bits of numbers that
+//! are significant already follow.
 
 use crate::models::{Models, class};
 use crate::range::Coder;

@@ -1,9 +1,9 @@
 //! A binary range coder with adaptive probabilities.
 //!
-//! It is of the kind that LZMA made common: a range of 32 bits, carries that wait in a byte with a
-//! count, bytes out at the top. The probability of a decision is the mean of two estimates, one that
-//! follows fast and one that follows slowly: contexts start anew in each segment of a packet, and
-//! soon know enough.
+//! It is of the kind that LZMA made common. A range has 32 bits, carries wait in a byte with a
+//! count, and bytes leave at the top. The probability of a decision is the mean of two estimates,
+//! one that follows fast and one that follows slowly. Contexts start afresh in each segment of a
+//! packet, and soon know enough.
 //!
 //! [`Coder`] has both directions: what codes a block is written once, takes the values when it
 //! encodes, and returns them when it decodes.
@@ -23,7 +23,7 @@ pub(crate) struct Bit {
 }
 
 impl Bit {
-    /// Returns a decision whose odds of `false` are so many of 256, to begin with.
+    /// Returns a decision whose odds of `false` are this number of 256, to begin with.
     pub(crate) const fn of(odds: u8) -> Self {
         let odds = (odds as u16) << 8;
         Self { fast: odds, slow: odds }
@@ -102,7 +102,7 @@ impl Encoder {
         Self { state: START, out: Vec::new() }
     }
 
-    /// Starts anew.
+    /// Starts afresh.
     pub(crate) fn reset(&mut self) {
         self.state = START;
         self.out.clear();
@@ -125,7 +125,7 @@ impl Encoder {
     }
 
     /// Ends, and returns the bytes. Those that are 0 at the end are left out, and the last value is
-    /// chosen so that there are some: the decoder reads 0 behind the end.
+    /// chosen so that there are some. The decoder reads 0 behind the end.
     pub(crate) fn finish(&mut self) -> &[u8] {
         let (low, top) = (self.state.low, self.state.low + u64::from(self.state.range) - 1);
         for zeros in [31, 30, 29, 28, 27, 26, 25, 24, 16, 8, 0] {

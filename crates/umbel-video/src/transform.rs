@@ -81,7 +81,7 @@ fn forward_columns(x: &Block) -> Block {
     ]
 }
 
-/// The inverse of [`forward_columns`].
+/// Inverts [`forward_columns`].
 #[inline]
 fn inverse_columns(x: &Block) -> Block {
     let e0 = each(&x[0], &x[4], |a, b| (a + b) * C4);

@@ -123,7 +123,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the first line. Give it a buffered input: lines are read byte by byte.
+    /// Reads the first line. A buffered input is best: lines are read byte by byte.
     ///
     /// # Errors
     ///

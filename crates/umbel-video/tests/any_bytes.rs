@@ -21,7 +21,7 @@ static PACKETS: LazyLock<Vec<Packet>> = LazyLock::new(|| {
     (0..40).flat_map(|number| encoder.encode(number, &clip.frame(number)).unwrap()).collect()
 });
 
-/// What happens to a packet on its way.
+/// Fate of a packet on its way.
 #[derive(Debug, Clone)]
 enum Fate {
     Lost,

@@ -30,10 +30,10 @@
 //! - The congestion control information identifies the transmission and the packet within it. A
 //!   receiver can thus tell loss from reordering and one transmission from the next.
 //!
-//! [`DataPacket::parse`] takes this layout on a fast path, and every other legal shape of an LCT
-//! header with a TSI and a TOI that fit 32 bits. In a foreign packet the first 64 bits of the
-//! congestion control information are read as in Umbel's (with zeros where it has only 32). Header
-//! extensions are skipped. The protocol-specific and reserved bits are ignored, as both RFCs
+//! [`DataPacket::parse`] takes this layout on a fast path. It also takes every other legal shape of
+//! an LCT header with a TSI and a TOI that fit 32 bits. In a foreign packet the first 64 bits of
+//! the congestion control information are read as in Umbel's (with zeros where it has only 32).
+//! Header extensions are skipped. The protocol-specific and reserved bits are ignored, as both RFCs
 //! demand.
 
 use crate::lct::{self, LctHeader};

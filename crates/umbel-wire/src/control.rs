@@ -396,7 +396,7 @@ mod tests {
         Field { number, name: "test field" }
     }
 
-    /// A message of type 9 with the fields 1 = `ab`, 2 = ``, 1 = `c`, 70 = `z`.
+    /// Returns a message of type 9 with the fields 1 = `ab`, 2 = ``, 1 = `c`, 70 = `z`.
     fn frame() -> Vec<u8> {
         let mut out = Vec::new();
         let mut frame = Frame::begin(&mut out, 9);

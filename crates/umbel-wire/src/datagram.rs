@@ -118,8 +118,8 @@ impl<'a> IpDatagram<'a> {
     }
 }
 
-/// Returns a hop-by-hop header of IPv6 that holds a Router Alert option [RFC 2711 §2.1] and padding.
-/// `next` is the number of the header after it.
+/// Returns a hop-by-hop header of IPv6 that holds a Router Alert option [RFC 2711 §2.1] and
+/// padding. `next` is the number of the header after it.
 pub const fn alert_header_v6(next: u8, value: u16) -> [u8; HOP_BY_HOP_LEN] {
     let [high, low] = value.to_be_bytes();
     [next, 0, ALERT_V6, 2, high, low, 1, 0]

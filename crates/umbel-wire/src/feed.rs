@@ -27,10 +27,10 @@
 //! a=x-umbel-signed:…                          the sender's key and signature
 //! ```
 //!
-//! Receivers take signed descriptions only; see [`signed`](crate::signed). The version in the origin
-//! line is the time at which the feed began, in milliseconds since 1970, so that it grows from one
-//! feed of a sender to the next. Everything that a receiver can know before the first packet stands
-//! here, and messages that contradict it are discarded.
+//! Receivers take signed descriptions only; see [`signed`](crate::signed). The version in the
+//! origin line is the time at which the feed began, in milliseconds since 1970. So it grows from
+//! one feed of a sender to the next. Everything that a receiver can know before the first packet
+//! stands here, and messages that contradict it are discarded.
 //!
 //! The source filter of the data channel is that of [RFC 4570]. A sealed feed begins with a
 //! [head](SealedHead), whose length and digest replace the manifest's. The content of a sealed pipe
@@ -97,7 +97,7 @@ pub struct Feed {
     pub block_symbols: u16,
     /// Whether blocks have repair symbols.
     pub fec: bool,
-    /// How losses are recovered.
+    /// Recovery of losses.
     pub recovery: Recovery,
     /// Maximum rate of the data channel in kilobits per second, at least 1.
     pub kbit_per_s: u64,
@@ -107,9 +107,9 @@ pub struct Feed {
     pub token: bool,
     /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
-    /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody says
-    /// in the source's name that the feed is over. Sources of earlier releases have none, nor have
-    /// sealed feeds, whose announcement is long enough.
+    /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody
+    /// says in the source's name that the feed is over. Sources of earlier releases have none, nor
+    /// have sealed feeds, whose announcement is long enough.
     pub last_word: Option<Digest>,
     /// Version of the announcement; grows with each change.
     pub version: u64,
@@ -229,7 +229,7 @@ impl Feed {
     /// # Errors
     ///
     /// Returns an error if the description claims to be a feed, but an attribute is missing or out
-    /// of range, or the protocol version is another one.
+    /// of range, or the protocol version differs.
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
         let Some(theirs) = description.attribute(TMTP) else { return Ok(None) };
         let ours = version(description.has(TOKEN), description.has(SEALED));
@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// The example feed, sealed.
+    /// Returns the example feed, sealed.
     fn sealed() -> Feed {
         let (head_len, head_digest) = feed().head().unwrap();
         let sealed = Some(Sealed { key: [0xA5; 32], head_len, head_digest });

@@ -42,7 +42,7 @@ const RESPONSE_UNIT: Duration = Duration::from_millis(100);
 /// Time within which hosts of version 1 answer [RFC 3376 §7.2.1].
 const V1_RESPONSE: Duration = Duration::from_secs(10);
 
-/// Where version 3 reports go [RFC 3376 §4.2.14].
+/// Group to which version 3 reports are sent [RFC 3376 §4.2.14].
 pub const REPORT_GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 /// All hosts: where general queries go [RFC 3376 §4.1.12].
 pub const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
@@ -152,7 +152,7 @@ mod tests {
         message
     }
 
-    /// A report: 232.1.1.1 from 10.0.0.1 is wanted, and nothing of 232.1.1.2.
+    /// Returns a report: 232.1.1.1 from 10.0.0.1 is wanted, and nothing of 232.1.1.2.
     fn report() -> Vec<u8> {
         let mut message = vec![V3_REPORT, 0, 0, 0, 0, 0, 0, 3];
         message.extend([5, 0, 0, 1, 232, 1, 1, 1, 10, 0, 0, 1]);
@@ -240,7 +240,7 @@ mod tests {
             let message = with_checksum(vec![kind, 0, 0, 0, 239, 1, 1, 1]);
             assert_eq!(parse(&message), Ok(Some(expected)));
         }
-        // DVMRP and the first PIM have numbers of their own.
+        // DVMRP and the first PIM have their own numbers.
         assert_eq!(parse(&[0x13, 1, 2, 3]), Ok(None));
         assert!(parse(&with_checksum(vec![V2_REPORT, 0, 0, 0, 10, 0, 0, 1])).is_err());
         assert!(parse(&[V2_REPORT, 0, 0, 1, 239, 1, 1, 1]).is_err());

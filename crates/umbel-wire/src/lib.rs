@@ -13,8 +13,8 @@
 //! - [`repository`]: the messages between a repository's server and its clients.
 //! - [`rlm`]: the messages of layered streams, and the head of their objects.
 //! - [`rtp`]: what a relay reads and changes in RTP packets.
-//! - [`sap`], [`sdp`], [`session`]: session announcements in the formats of standard tools, and what
-//!   all sessions of Umbel share. [`signed`]: the signature under them.
+//! - [`sap`], [`sdp`], [`session`]: session announcements in the formats of standard tools, and
+//!   what all sessions of Umbel share. [`signed`]: the signature under them.
 //! - [`feed`], [`stream`]: the descriptions of a TMTP feed and of an RLM stream.
 //! - [`small_block`]: data packets that carry the length of their source block.
 //! - [`srm`]: the messages of SRM, reliable multicast among equals.

@@ -1,4 +1,4 @@
-//! What hosts and routers tell each other about membership: the messages that IGMP and MLD share.
+//! Membership between hosts and routers: the messages that IGMP and MLD share.
 //!
 //! [`igmp`](crate::igmp) and [`mld`](crate::mld) put them on the wire.
 
@@ -42,7 +42,7 @@ impl Version {
     }
 }
 
-/// What a record of a report says about its group [RFC 3376 §4.2.12, RFC 3810 §5.2.12].
+/// Meaning of a record of a report for its group [RFC 3376 §4.2.12, RFC 3810 §5.2.12].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordType {
     /// The host wants these sources and no others, as before.
@@ -79,10 +79,10 @@ impl RecordType {
     }
 }
 
-/// What a host reports of a group.
+/// Report of a host on a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What is said.
+    /// Meaning of the record.
     pub kind: RecordType,
     /// The group.
     pub group: IpAddr,
@@ -128,7 +128,7 @@ const EXTENSIONS_QUERY: u8 = 0x80;
 /// A report of a host that names sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What the host reports; at most 65,535 records.
+    /// Records of the host; at most 65,535.
     pub records: Vec<Record>,
     /// The host's offer, if it makes one.
     pub offer: Option<Offer>,

@@ -39,7 +39,7 @@ const OLD_LEN: usize = 24;
 /// Least length of a query of version 2 [RFC 3810 §8.1].
 const V2_QUERY_LEN: usize = 28;
 
-/// Where version 2 reports go [RFC 3810 §5.2.14].
+/// Group to which version 2 reports are sent [RFC 3810 §5.2.14].
 pub const REPORT_GROUP: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0x16);
 /// All nodes of a link: where general queries go [RFC 3810 §5.1.15].
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);

@@ -41,8 +41,8 @@ impl Scheme {
         }
     }
 
-    /// Returns the greatest encoding symbol ID that a packet can carry: the field's range, but 254
-    /// for Reed–Solomon, which has at most 255 encoding symbols a block [RFC 5510 §5.2].
+    /// Returns the greatest encoding symbol ID that a packet can carry. That is the field's range,
+    /// but 254 for Reed–Solomon, which has at most 255 encoding symbols a block [RFC 5510 §5.2].
     pub const fn max_esi(self) -> u32 {
         match self {
             Scheme::NoCode => 0xFFFF,
@@ -138,8 +138,8 @@ pub struct Oti {
     pub object_len: u64,
     /// Size of an encoding symbol in bytes; at least 1.
     pub symbol_len: u16,
-    /// Maximum number of source symbols in a source block (B of [RFC 5052 §9.1]); at least 1, at
-    /// most 255 for Reed–Solomon, 65,535 for no code, 56,403 for RaptorQ.
+    /// Maximum number of source symbols in a source block (B of [RFC 5052 §9.1]). It is at least 1,
+    /// and at most 255 for Reed–Solomon, 65,535 for no code, 56,403 for RaptorQ.
     pub max_block_symbols: u16,
     /// Maximum number of encoding symbols (source and repair) made of one block; for Reed–Solomon
     /// at most 255. Ignored by the other schemes.

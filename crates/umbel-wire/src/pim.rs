@@ -54,7 +54,7 @@ pub const ALL_ROUTERS_V6: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0xD
 /// A holdtime that never ends [RFC 7761 §4.9.2].
 pub const FOREVER: u16 = 0xFFFF;
 
-/// How long prunes wait on a LAN [RFC 7761 §4.3.3].
+/// Times for which prunes wait on a LAN [RFC 7761 §4.3.3].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LanPruneDelay {
     /// Whether the router can turn join suppression off.
@@ -65,17 +65,17 @@ pub struct LanPruneDelay {
     pub override_interval: Duration,
 }
 
-/// Tells a link that a router is there.
+/// Announcement of a router to a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// Seconds for which the neighbour is there; 0 says goodbye, [`FOREVER`] has no end. `None`
     /// stands for the default of 105 s.
     pub holdtime_s: Option<u16>,
-    /// How long prunes wait on this LAN.
+    /// Times for which prunes wait on this LAN.
     pub lan_prune_delay: Option<LanPruneDelay>,
     /// Priority for becoming the designated router.
     pub dr_priority: Option<u32>,
-    /// Number that changes whenever the router starts anew.
+    /// Number that changes whenever the router restarts.
     pub generation: Option<u32>,
     /// Other addresses of the router on this link, of the same family.
     pub addresses: Vec<IpAddr>,
@@ -90,7 +90,7 @@ pub struct JoinedSource {
     pub is_specific: bool,
 }
 
-/// What a Join/Prune says of a group.
+/// Joins and prunes of one group in a Join/Prune.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinPruneGroup {
     /// The group.
@@ -110,7 +110,7 @@ pub struct JoinPrune {
     pub upstream: IpAddr,
     /// Seconds for which joins hold.
     pub holdtime_s: u16,
-    /// What is asked; at most 255 groups.
+    /// Groups of the message; at most 255.
     pub groups: Vec<JoinPruneGroup>,
 }
 
@@ -132,7 +132,7 @@ pub struct Assert {
 /// A message of PIM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Tells a link that a router is there.
+    /// Announces a router to a link.
     Hello(Hello),
     /// Asks the upstream neighbour to forward, or no longer.
     JoinPrune(JoinPrune),
@@ -379,7 +379,7 @@ mod tests {
         message
     }
 
-    /// What pimd and FRR send: (10.10.0.1, 232.1.1.1) is joined.
+    /// Returns a Join as pimd and FRR send it: (10.10.0.1, 232.1.1.1) is joined.
     fn join() -> Vec<u8> {
         let mut message = vec![0x23, 0, 0, 0, 1, 0, 10, 0, 0, 1, 0, 1, 0, 210];
         message.extend([1, 0, 0, 32, 232, 1, 1, 1, 0, 1, 0, 0]);

@@ -87,8 +87,8 @@ impl<'a> SapPacket<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the bytes are too few, are of another version, are encrypted or
-    /// compressed, or carry anything but a session description of up to [`PAYLOAD_LEN`] bytes.
+    /// Returns an error if the bytes are too few, are of another version, or are encrypted or
+    /// compressed. The payload must be a session description of up to [`PAYLOAD_LEN`] bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<SapPacket<'a>, ParseError> {
         let mut reader = Reader::new("SAP packet", bytes);
         let flags = reader.byte()?;

@@ -2,8 +2,8 @@
 //!
 //! # Data packets
 //!
-//! A sealed data packet is a [data packet](crate::alc) with the header extension EXT_AUTH [RFC 5651
-//! §5.2.1], whose format a session is free to choose. The encoding symbol is sealed:
+//! A sealed data packet is a [data packet](crate::alc) with the header extension EXT_AUTH
+//! [RFC 5651 §5.2.1], whose format a session is free to choose. The encoding symbol is sealed:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -36,8 +36,9 @@
 //! # Keys
 //!
 //! Both keys are derived from the secret of a [`GroupKey`](crate::repository::GroupKey), which
-//! admitted clients get on their sessions: BLAKE3 `derive_key` with the contexts `umbel 2026
-//! repository: data channel` and `umbel 2026 repository: control group`, the first 16 bytes of each.
+//! admitted clients receive on their sessions. The derivation is BLAKE3 `derive_key` with the
+//! contexts `umbel 2026 repository: data channel` and `umbel 2026 repository: control group`, the
+//! first 16 bytes of each.
 
 use crate::alc::{DataHeader, DataPacket};
 use crate::srm::MemberId;

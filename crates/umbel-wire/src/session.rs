@@ -1,4 +1,4 @@
-//! What all announced sessions of Umbel share: their names, the query for them, and the
+//! Common parts of all announced sessions of Umbel: their names, the query for them, and the
 //! attributes that every kind has.
 //!
 //! | kind | is announced as | by |

@@ -6,10 +6,10 @@
 //! a=x-umbel-signed:KEY SIGNATURE     an Ed25519 key, and the signature by it [RFC 8032]
 //! ```
 //!
-//! Key and signature are in base64url without padding. What is signed is [`CONTEXT`] and the text
-//! before the line, which is always the last. The deletion of a session is its origin line, signed
-//! in the same way. Standard tools skip the line. Whether the signature is right is not looked at
-//! here.
+//! Key and signature are in base64url without padding. The signature is over [`CONTEXT`] and the
+//! text before the line, which is always the last. The deletion of a session is its origin line,
+//! signed in the same way. Standard tools skip the line. Whether the signature is right is not
+//! looked at here.
 
 use data_encoding::BASE64URL_NOPAD;
 

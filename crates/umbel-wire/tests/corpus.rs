@@ -120,7 +120,7 @@ fn the_corpus_of_control_peek_replays() {
     replay("control_peek", checks::control_peek);
 }
 
-/// A change of the wire format fails here first. If so, write the seeds anew, and consider a new
+/// A change of the wire format fails here first. If so, write new seeds, and consider a new
 /// version.
 #[test]
 fn the_seeds_are_still_what_we_emit() {

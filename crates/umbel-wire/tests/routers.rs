@@ -1,5 +1,5 @@
-//! What hosts and multicast routers tell each other comes back from any bytes that are emitted, and
-//! Wireshark's dissectors find nothing wrong with it.
+//! Messages of hosts and multicast routers: emitted bytes parse to the same message, and
+//! Wireshark's dissectors find nothing wrong with them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// A packet with an IPv4 header that has the Router Alert option if it is not PIM.
+/// Returns a packet with an IPv4 header that has the Router Alert option if it is not PIM.
 fn ipv4(protocol: u8, to: Ipv4Addr, message: &[u8]) -> Vec<u8> {
     let options: &[u8] = if protocol == 2 { &[0x94, 4, 0, 0] } else { &[] };
     let header_len = 20 + options.len();
@@ -199,7 +199,7 @@ fn ipv4(protocol: u8, to: Ipv4Addr, message: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// A packet with an IPv6 header, and a hop-by-hop header with Router Alert before MLD.
+/// Returns a packet with an IPv6 header, and a hop-by-hop header with Router Alert before MLD.
 fn ipv6(protocol: u8, to: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let alert: &[u8] = if protocol == 58 { &[58, 0, 5, 2, 0, 0, 1, 0] } else { &[] };
     let len = ((alert.len() + message.len()) as u16).to_be_bytes();

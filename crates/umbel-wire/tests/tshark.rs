@@ -112,7 +112,7 @@ fn ipv4(datagram: &[u8]) -> Vec<u8> {
     [&header, datagram].concat()
 }
 
-/// A header of each scheme.
+/// Returns a header of each scheme.
 fn headers() -> [DataHeader; 3] {
     [
         (Scheme::NoCode, 0x0102, 0xFFFE),

@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes. The fuzz targets check them, and the tests here check them on
-//! the corpora of the fuzz targets.
+//! Properties that hold for any bytes. The fuzz targets check them, and the tests here check them
+//! on the corpora of the fuzz targets.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,8 +31,8 @@ pub fn http_request(bytes: &[u8]) {
     }
 }
 
-/// Hands packets to the table of sessions: a byte that selects the host and how much time passes,
-/// the length of a packet in two bytes, and the packet. No host takes more than its room.
+/// Hands packets to the table of sessions. Each is a byte that selects the host and how much time
+/// passes, its length in two bytes, and its bytes. No host takes more than its room.
 pub fn directory(bytes: &[u8]) {
     let mut table = Directory::default();
     let mut now = Instant::now();
@@ -55,8 +55,8 @@ pub fn directory(bytes: &[u8]) {
     }
 }
 
-/// Checks that a list has owners for all of its keys or no keys at all, and that the same list
-/// comes of what was found in it.
+/// Checks that a list has owners for all of its keys or for none, and that these are on the list.
+/// With keys, each name has an owner.
 pub fn admit_list(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(list) = AdmitList::parse(text) else { return };

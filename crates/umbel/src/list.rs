@@ -59,8 +59,9 @@ pub fn list(
             ClientEvent::Disconnected { reason, .. } => return Err(anyhow!(reason)),
             _ => continue,
         };
-        let parsed = ServerMessage::parse(&bytes)
-            .context("the server sends what is no message: use the same release on both sides")?;
+        let parsed = ServerMessage::parse(&bytes).context(
+            "the server sent something other than a message: use the same release on both sides",
+        )?;
         match parsed.message() {
             Some(ServerMessage::Page { items, total, next, .. }) => {
                 for item in &items {

@@ -26,7 +26,7 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the files and directories that are never served: the default directory, and the keys in
-/// the directory in use, which may hold other files as well.
+/// the directory in use. The latter may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
     let keys = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, SENT_VERSION];
     let files = || keys.into_iter().chain(crate::directory::KNOWN_SENDERS);

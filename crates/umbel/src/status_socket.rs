@@ -1,7 +1,7 @@
-//! How `status` commands ask a running program: by a Unix socket with an abstract name.
+//! The question of `status` commands to a running program, by a Unix socket with an abstract name.
 //!
-//! Such sockets belong to the network namespace, like the program's addresses, and vanish with their
-//! process. The answer is one line of JSON. Only the same user and root are answered.
+//! Such sockets belong to the network namespace, like the program's addresses, and vanish with
+//! their process. The answer is one line of JSON. Only the same user and root are answered.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;

@@ -16,9 +16,9 @@ struct Ask {
 }
 
 /// The blocks that a member waits for. Each has the time at which the member asks for it unless a
-/// sibling does before: "each receiver delays a random amount of time before transmitting its
-/// NACK. If the receiver hears a NACK from another sibling during the delay period, it suppresses
-/// its own" [TMTP "Error Control"].
+/// sibling does before. In the paper's words, "each receiver delays a random amount of time before
+/// transmitting its NACK. If the receiver hears a NACK from another sibling during the delay
+/// period, it suppresses its own" [TMTP "Error Control"].
 ///
 /// At most `most` blocks are asked for at a time, the lowest first.
 #[derive(Clone, Debug)]

@@ -57,8 +57,8 @@ impl Buffer {
             || self.blocks.is_empty()
     }
 
-    /// Releases the oldest blocks until a symbol of this one can be kept, but no later ones. Returns
-    /// whether it can.
+    /// Releases the oldest blocks until a symbol of this one can be kept, but no later ones.
+    /// Returns whether it can.
     pub(crate) fn make_room(&mut self, block: u32, k: u8) -> bool {
         while !self.has_room(block, k) {
             match self.lowest().filter(|&lowest| lowest < block) {

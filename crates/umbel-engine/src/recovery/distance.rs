@@ -1,4 +1,4 @@
-//! How far the source is from a member, by pings.
+//! Distance of the source from a member, by pings.
 
 use std::net::SocketAddr;
 use std::time::Duration;

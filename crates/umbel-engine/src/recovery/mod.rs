@@ -20,8 +20,8 @@
 //! All else is the same for all of them, and TMTP's: blocks and their lengths, joining, ACKs, the
 //! window, the rate, catching up, last words. Without a tree every receiver is a child of the
 //! source for these purposes. So the source knows who has what, slows down for receivers that
-//! cannot keep up, and gives up those that make no progress. Whatever helpers do not repair, the
-//! source does: by its T_retrans, or when it is asked directly.
+//! cannot keep up, and gives up those that make no progress. Blocks that helpers do not repair come
+//! from the source: by its T_retrans, or when it is asked directly.
 
 pub(crate) mod asks;
 pub(crate) mod buffer;
@@ -76,7 +76,7 @@ pub(crate) enum Unfounded {
 /// Result of filling a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Packets for everyone whom this node repairs are in the buffer.
+    /// Packets for all that this node repairs are in the buffer.
     Packets,
     /// Packets for one address are in the buffer.
     PacketsTo(SocketAddr),
@@ -88,7 +88,7 @@ pub(crate) enum Filled {
 
 /// The repairs that a node owes to those that asked it.
 pub(crate) trait Debts {
-    /// Who asks, as far as it matters for the answer.
+    /// Requestor, as far as it matters for the answer.
     type Asker;
 
     /// Notes what somebody lacks of a block; `stock` is what can be sent now.
@@ -123,8 +123,8 @@ pub(crate) fn push_packet(
     buf.push(&head_of(feed, why, name), symbol);
 }
 
-/// Returns what stands before the symbol in a data packet: the purpose and number of the packet,
-/// and the symbol's block, with its number of source symbols, and number.
+/// Returns the bytes before the symbol in a data packet. These are the purpose and number of the
+/// packet, and the symbol's block, with its number of source symbols, and number.
 pub(crate) fn head_of(
     feed: Tsi,
     (purpose, index): (Purpose, u32),

@@ -72,7 +72,7 @@ impl Repair {
 /// it. None of them was sent in this domain before. Once all 255 were sent they come round again.
 /// Without FEC exactly the missing symbols are sent again, as the paper does with its packets.
 ///
-/// One loss causes one repair: a symbol that is asked for a second time before the first answer can
+/// One loss causes one repair. A symbol that is asked for a second time before the first answer can
 /// have been heard is not sent twice.
 #[derive(Clone, Debug)]
 pub(crate) struct Repairs {
@@ -81,7 +81,7 @@ pub(crate) struct Repairs {
     /// Blocks of which something is due, and which are held here.
     due: BTreeSet<u32>,
     max_blocks: usize,
-    /// Where fresh symbols of a block begin is drawn, since others send some too.
+    /// Generator of the first fresh symbol of a block, since others send some too.
     scatter: Option<Generator>,
 }
 

@@ -1,4 +1,4 @@
-//! SRM over blocks: whoever has a block may repair it, and the first one does.
+//! SRM over blocks: any member that has a block may repair it, and the first one does.
 //!
 //! ```text
 //!              request heard                        own repair sent
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! d is the distance to the member that asks [SRM, loss recovery]. SRM's session messages measure
-//! it between all pairs. Here a member measures its distance to the source, and takes as much of
-//! it as the request's hops are of the source's. Requests are TMTP's NACKs, which are timed by
-//! `receiver/recovery.rs` as SRM has it: a random time that grows with the distance to the source,
-//! and backs off when another member asks for as much.
+//! it between all pairs. Here a member measures its distance to the source, and takes as much of it
+//! as the request's hops are of the source's. Requests are TMTP's NACKs, which are timed by
+//! `receiver/recovery.rs` by SRM's rules. They wait a random time that grows with the distance to
+//! the source, and back off when another member asks for as much.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ const HOLD_DOWN: f64 = 3.0;
 /// Shortest distance that is believed: nodes are busy.
 const LEAST_AWAY: Duration = Duration::from_millis(1);
 
-/// Returns how far a member is away that is so many hops from here. `rtt` is the round trip to
+/// Returns the distance of a member that is this number of hops away. `rtt` is the round trip to
 /// another node, which is `of` hops from here.
 pub(crate) fn away(rtt: Duration, hops: Option<u8>, of: Option<u8>) -> Duration {
     let share = match (hops, of) {

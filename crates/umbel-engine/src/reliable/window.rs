@@ -39,7 +39,7 @@ pub enum Refused {
         /// The first unit not given up.
         horizon: u64,
     },
-    /// There is no room for the unit now. It counts as missing and can come again.
+    /// There is no room for the unit now. It counts as missing and can arrive again.
     #[error("no room for unit {0} yet")]
     NoRoom(u64),
     /// The unit is too far ahead for any source.

@@ -168,7 +168,7 @@ pub enum ReceiverEvent {
         /// Number of layers that are received, or in independent mode the layer, counted from 1.
         /// 0 after [`ReceiverCommand::Leave`].
         level: u8,
-        /// Why.
+        /// Reason of the change.
         reason: LevelReason,
     },
     /// A join-experiment began: the level rises to `level`.

@@ -95,8 +95,8 @@ pub struct ReceiverConfig {
     pub rates: Vec<Rate>,
     /// Group in which receivers talk. Default `None`: no shared learning.
     pub control: Option<Channel>,
-    /// Whether a receiver at level n receives the first n layers or the n-th alone [RLM §2]. Default
-    /// [`StreamMode::Cumulative`].
+    /// Whether a receiver at level n receives the first n layers or the n-th alone [RLM §2].
+    /// Default [`StreamMode::Cumulative`].
     pub mode: StreamMode,
     /// Rule by which the level is chosen. Default [`ControllerKind::Rlm`].
     pub controller: ControllerKind,
@@ -104,7 +104,7 @@ pub struct ReceiverConfig {
     pub max_level: u8,
     /// Constants of join-experiments.
     pub rlm: RlmConfig,
-    /// What [`ControllerKind::Delay`] has instead of some of these, and besides.
+    /// Parameters of [`ControllerKind::Delay`], instead of some of these, and besides.
     pub delay: DelayConfig,
     /// Constants of loss detection.
     pub loss: LossConfig,
@@ -242,7 +242,8 @@ pub struct LossConfig {
     pub reorder_packets: u32,
     /// Time after which a missing packet is lost, however few follow it. Default 100 ms.
     pub reorder_time: Duration,
-    /// Number of packets missing in a row above which a layer's numbers begin anew. Default 10,000.
+    /// Number of packets missing in a row above which a layer's numbers are taken for new ones.
+    /// Default 10,000.
     pub restart_gap: u32,
 }
 

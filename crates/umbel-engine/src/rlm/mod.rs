@@ -1,5 +1,5 @@
-//! RLM, receiver-driven layered multicast [RLM §1]. A source sends each layer of a live stream on a
-//! channel of its own. Each receiver joins as many layers as its own path carries.
+//! RLM, receiver-driven layered multicast [RLM §1]. A source sends each layer of a live stream on
+//! its own channel. Each receiver joins as many layers as its own path carries.
 //!
 //! - [`Source`]: takes units or objects for its layers, protects them, sends them at each layer's
 //!   pace. It takes no part in the adaptation.
@@ -37,10 +37,10 @@
 //! a stream have one source. Loss that no congestion causes looks like congestion; a path that
 //! loses one packet in a hundred hardly ever lets an experiment succeed.
 //!
-//! Whoever can send to the control group can delay others, within bounds. Announcements are limited
-//! for each sender and in all. An experiment is forgone [`RlmConfig::suppressions`] times in a row
-//! at most. Loss that falls together with an announced experiment backs off a join-timer, up to
-//! [`RlmConfig::join_timer_ceiling`] however many receivers there are said to be.
+//! Any host that can send to the control group can delay others, within bounds. Announcements are
+//! limited for each sender and in all. An experiment is forgone [`RlmConfig::suppressions`] times
+//! in a row at most. Loss that falls together with an announced experiment backs off a join-timer,
+//! up to [`RlmConfig::join_timer_ceiling`] however many receivers there are said to be.
 //!
 //! # Validation
 //!

@@ -8,8 +8,8 @@ use umbel_wire::Scheme;
 pub(super) const UNIT_LEN: usize = 2;
 
 /// Returns `count` repair symbols of a block of units. An encoding symbol is a unit's length in two
-/// bytes and the unit, filled up with zeros to the longest of the block. Empty if there are too many
-/// symbols.
+/// bytes and the unit, filled up with zeros to the longest of the block. Empty if there are too
+/// many symbols.
 pub(super) fn repairs_of_units(units: &[Bytes], count: u8) -> Vec<Bytes> {
     let len = UNIT_LEN + units.iter().map(Bytes::len).max().unwrap_or(0);
     let mut block = vec![0; units.len() * len];
@@ -21,8 +21,8 @@ pub(super) fn repairs_of_units(units: &[Bytes], count: u8) -> Vec<Bytes> {
     repairs(&block, len, units.len(), count)
 }
 
-/// Returns `count` repair symbols of a block of `symbols` symbols of `len` bytes. Empty if there are
-/// too many symbols.
+/// Returns `count` repair symbols of a block of `symbols` symbols of `len` bytes. Empty if there
+/// are too many symbols.
 pub(super) fn repairs(block: &[u8], len: usize, symbols: usize, count: u8) -> Vec<Bytes> {
     let first = symbols as u32;
     let esis = first..first + u32::from(count);

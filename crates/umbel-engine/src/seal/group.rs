@@ -28,7 +28,8 @@ const SERVER: MemberId = MemberId(0);
 /// Reason why something was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotOpened {
-    /// It is not sealed, or with another secret, or was altered. Or its sender is one more than fit.
+    /// It is not sealed, or with another secret, or was altered. Or its sender is one more than
+    /// fit.
     Forged,
     /// Its key is not held here: no longer, or not yet.
     UnknownKey,
@@ -274,7 +275,7 @@ mod tests {
         client.add(key(3));
         assert_eq!(open(&mut client, &early), Err(NotOpened::UnknownKey));
         open(&mut client, &packet(&mut server)).unwrap();
-        // Who has left holds the keys of its time.
+        // A client that has left holds the keys of its time.
         let mut former = Keyring::new(key(1));
         assert_eq!(open(&mut former, &after), Err(NotOpened::UnknownKey));
         let other = GroupKey { id: 2, secret: GroupSecret([9; 32]) };

@@ -1,7 +1,7 @@
 //! GF(2^8) as defined in [RFC 5510 §8.1], and kernels that combine many symbols at once.
 //!
 //! Both encoding and decoding reduce to one operation. It computes several *outputs*, each the sum
-//! of the same *sources* times coefficients of its own. A kernel takes a strip of a few vectors of
+//! of the same *sources* times its own coefficients. A kernel takes a strip of a few vectors of
 //! every source and holds the sums of several outputs for that strip in registers. Each byte of the
 //! sources is therefore loaded once for several outputs, from the first-level cache after the first
 //! time. The outputs are written once.

@@ -19,8 +19,8 @@ const MOST_ROWS: usize = 4;
 ///
 /// # Safety
 ///
-/// The processor must have NEON; all sources and outputs must be equally long and at least one
-/// vector long; there must be a coefficient for each pair of them.
+/// The processor must have NEON. All sources and outputs must be equally long and at least one
+/// vector long. There must be a coefficient for each pair of them.
 #[allow(unsafe_code)]
 #[target_feature(enable = "neon")]
 pub(super) unsafe fn combine(coefficients: &[u8], sources: &[&[u8]], outputs: &mut [&mut [u8]]) {

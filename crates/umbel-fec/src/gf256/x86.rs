@@ -22,8 +22,8 @@ macro_rules! combine {
         ///
         /// # Safety
         ///
-        /// The processor must have the features; all sources and outputs must be equally long and
-        /// at least one vector long; there must be a coefficient for each pair of them.
+        /// The processor must have the features. All sources and outputs must be equally long and
+        /// at least one vector long. There must be a coefficient for each pair of them.
         #[allow(unsafe_code)]
         #[target_feature(enable = $features)]
         pub(super) unsafe fn $name(

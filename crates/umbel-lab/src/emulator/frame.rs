@@ -37,7 +37,7 @@ pub fn corrupt(frame: &mut [u8], draw: u64, repair_checksum: bool) {
     }
 }
 
-/// The segment of an IP packet in a frame of this kind.
+/// Returns the segment of an IP packet in a frame of this kind.
 fn ip_segment(kind: Option<u16>, packet: &[u8]) -> Option<Segment> {
     match (kind?, packet.first()? >> 4) {
         (0x0800, 4) | (0x86dd, 6) => Segment::find(packet),

@@ -132,7 +132,7 @@ impl Emulator {
         Some(*self.links.get(&link)?[direction].lock().model.impairment())
     }
 
-    /// Cuts or mends both directions of a link.
+    /// Cuts or restores both directions of a link.
     pub(crate) fn set_up(&self, link: usize, up: bool) {
         for direction in self.links.get(&link).into_iter().flatten() {
             direction.lock().model.set_up(up);

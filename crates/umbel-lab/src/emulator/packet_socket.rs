@@ -100,8 +100,8 @@ impl PacketSocket {
         let size = batch.frame_bytes;
         let base = batch.bytes.as_mut_ptr();
         let mut controls = [TimeControl([0; 64]); BATCH];
-        // SAFETY: slot n of `bytes` is `size` bytes at `n * size`, inside the vector; `parts`,
-        // `controls` and `headers` outlive the call; control messages are read only where the
+        // SAFETY: slot n of `bytes` is `size` bytes at `n * size`, inside the vector. `parts`,
+        // `controls` and `headers` outlive the call. Control messages are read only where the
         // kernel says that it wrote them.
         unsafe {
             let mut parts: [libc::iovec; BATCH] = mem::zeroed();

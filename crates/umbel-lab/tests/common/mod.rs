@@ -39,8 +39,8 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(500);
 /// Time longer than anything in these tests takes.
 pub(crate) const LAST_RESORT: Duration = Duration::from_mins(2);
 
-/// Datagrams that cross each emulated link of a lab, so that whoever collects them knows when all
-/// have arrived that will.
+/// Datagrams that cross each emulated link of a lab, so that their collector knows when all have
+/// arrived that will.
 pub(crate) struct Traffic<'a> {
     lab: &'a Lab,
     /// Frames of each emulated link before the first datagram.
@@ -83,7 +83,7 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// Says that so many datagrams will be sent, before anyone collects them.
+    /// Announces the number of datagrams that will be sent, before anyone collects them.
     pub(crate) fn announce(&self, count: u32) {
         self.sent.fetch_add(count.into(), Ordering::SeqCst);
     }

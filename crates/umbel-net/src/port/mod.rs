@@ -11,7 +11,7 @@
 //! | [`UdpPort::group`] | a group whose members all send | a socket for each direction |
 //! | [`UdpPort::node`] | a group, and single hosts | the same; unicast comes by the sending one |
 //! | [`PacketPort`](crate::packet::PacketPort) | TCP peers, and their channel | packet sockets |
-//! | [`SessionsPort`], [`SessionPort`] | sessions | a QUIC endpoint on a thread of its own |
+//! | [`SessionsPort`], [`SessionPort`] | sessions | a QUIC endpoint on its own thread |
 
 mod probe;
 mod session;

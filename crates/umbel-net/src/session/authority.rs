@@ -28,11 +28,12 @@ const DAY_S: u64 = 86_400;
 pub struct Authorities {
     roots: Arc<RootCertStore>,
     revoked: Vec<CertificateRevocationListDer<'static>>,
-    /// Where these are from.
+    /// File of the lists.
     lists: Option<PathBuf>,
 }
 
-/// What a client shows, and which servers it believes besides the one with the pin of its URL.
+/// Certificates that a client shows, and servers that it trusts besides the one with the pin of its
+/// URL.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// Authorities of servers. The server must have a certificate of one of them, for the host in

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What a file held when it was read.
+/// Contents of a file when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// The bytes.

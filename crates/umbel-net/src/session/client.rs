@@ -131,8 +131,8 @@ pub struct ClientSession {
 }
 
 impl ClientSession {
-    /// Starts to open a session on a thread of its own, and returns at once. The outcome and all
-    /// later events are passed to `events`, on that thread.
+    /// Starts to open a session on its own thread, and returns at once. The outcome and all later
+    /// events are passed to `events`, on that thread.
     ///
     /// Messages sent before the server is reached wait, and leave with the last flight of the
     /// handshake. While `events` runs, nothing is read, so it must not block.

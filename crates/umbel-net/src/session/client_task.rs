@@ -95,7 +95,7 @@ async fn session(task: &Task) -> ClientError {
         _ => CloseCode::Done,
     };
     connection.close(code.on_wire(), end.to_string().as_bytes());
-    // Tasks that wait for the window would wait for ever, and their pieces are no longer needed.
+    // Tasks that wait for the window would wait forever, and their pieces are no longer needed.
     bulk.shutdown().await;
     say_farewell().await;
     end
@@ -257,7 +257,7 @@ async fn connect_in_time(task: &Task) -> Result<Connected, ClientError> {
     }
 }
 
-/// Tries the server's addresses until one answers. Tries each anew, ever more slowly, while none
+/// Tries the server's addresses until one answers. Tries each again, ever more slowly, while none
 /// does.
 async fn connect(dialer: &Arc<Dialer>, url: &SessionUrl) -> Result<Connected, ClientError> {
     let addresses = resolve(url).await?;

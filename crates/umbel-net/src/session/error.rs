@@ -159,7 +159,7 @@ pub enum ClientError {
     Certificate {
         /// Host and port of the server.
         server: String,
-        /// What is wrong with it.
+        /// Reason of the refusal.
         problem: String,
     },
     /// The server admits by certificates, and not this client.
@@ -216,7 +216,7 @@ pub enum ClientError {
     Stalled,
     /// The server sent something that is not a message.
     #[error(
-        "the server sent what is not a message ({0}): use the same release of umbel on both sides"
+        "the server sent something other than a message ({0}): use the same release of umbel on both sides"
     )]
     BadMessage(#[from] FrameError),
     /// This client closed the session.

@@ -87,8 +87,8 @@ impl Guard {
         Ok(Place { guard: self.clone(), origin })
     }
 
-    /// Returns whether half of an address's places are taken. Whoever wants another must show that
-    /// the address is its own, so that nobody takes another's places.
+    /// Returns whether half of an address's places are taken. A client that wants another must show
+    /// that the address is its own, so that nobody takes another's places.
     pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
         let places = self.state().places.get(&Origin::of(remote)).copied();
         places.unwrap_or(0) >= self.most.div_ceil(2)

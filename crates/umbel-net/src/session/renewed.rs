@@ -13,7 +13,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureS
 
 use super::authority::{read_lists, verifier};
 
-/// What tells one content of a file from another: device, inode, length, and time of change.
+/// Marks that tell one content of a file from another: device, inode, length, and time of change.
 type Stamp = (u64, u64, u64, i64, i64);
 
 /// Checks clients by the lists that a file has when they come.

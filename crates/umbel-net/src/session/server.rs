@@ -38,8 +38,8 @@ const INCOMING_BYTES_TOTAL: u64 = 4 * 1024 * 1024;
 /// Limits that a server sets for its clients.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Authorities of clients: who has no certificate of one of them gets no session. Default:
-    /// `None`, any client gets one.
+    /// Authorities of clients: a client without a certificate of one of them gets no session.
+    /// Default: `None`, any client gets one.
     pub clients: Option<Arc<Authorities>>,
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
@@ -214,7 +214,7 @@ impl ServerEndpoint {
         self.address
     }
 
-    /// Starts serving on a thread of its own, and calls `events` from there.
+    /// Starts serving on its own thread, and calls `events` from there.
     ///
     /// All sessions stand still while `events` runs, so it should pass the event on and return. It
     /// may use the [`SessionHandle`], but must not block in [`BulkWriter::write`].
@@ -412,7 +412,7 @@ impl SessionHandle {
         self.len() == 0
     }
 
-    /// Tells the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
+    /// Asks the server to stop as [`SessionServer::shutdown`] does, and does not wait for it. Of
     /// several calls, the first counts.
     pub fn shutdown(&self, drain: Duration) {
         let mut stop = self.shared.stop.lock().unwrap_or_else(PoisonError::into_inner);

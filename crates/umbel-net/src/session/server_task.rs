@@ -114,7 +114,8 @@ impl Drop for Counted {
     }
 }
 
-/// Completes the handshake, then serves the session. The client's address keeps its place meanwhile.
+/// Completes the handshake, then serves the session. The client's address keeps its place
+/// meanwhile.
 async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
     let shared = counted.shared.clone();
     let remote = incoming.remote_address();

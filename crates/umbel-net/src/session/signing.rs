@@ -9,13 +9,13 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use super::identity::{Identity, IdentityError};
 use super::pin::Pin;
 
-/// What precedes an Ed25519 key in its SubjectPublicKeyInfo [RFC 8410 §4].
+/// Prefix of an Ed25519 key in its SubjectPublicKeyInfo [RFC 8410 §4].
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// Signs with the key of an identity. Clones have the same key.
 ///
-/// TLS signs with it as well, and its messages begin with 64 spaces [RFC 8446 §4.4.3]. Whatever else
-/// is signed begins with a context of its own, so that no signature serves for two purposes.
+/// TLS signs with it as well, and its messages begin with 64 spaces [RFC 8446 §4.4.3]. Anything
+/// else that is signed begins with its own context, so that no signature serves for two purposes.
 #[derive(Clone)]
 pub struct Signer {
     keys: Arc<Ed25519KeyPair>,

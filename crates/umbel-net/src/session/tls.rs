@@ -100,8 +100,8 @@ pub(super) enum Objection {
 }
 
 /// Returns the client's configuration, which accepts the servers of `trust` and no other. If
-/// another showed itself, `objection` holds what was wrong with it. Shows `identity` to servers that
-/// ask for a certificate.
+/// another showed itself, `objection` holds what was wrong with it. Shows `identity` to servers
+/// that ask for a certificate.
 pub(super) fn client(
     trust: Trust,
     identity: Option<&Identity>,
@@ -179,7 +179,7 @@ impl ServerCertVerifier for Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Never called, since only TLS 1.3 is offered.
+    /// Is never called, since only TLS 1.3 is offered.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],

@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection};
 use super::identity::{Identity, IdentityError};
 use super::tls;
 
-/// What web clients call HTTP/1.1 [RFC 7301 §6].
+/// Name of HTTP/1.1 among web clients [RFC 7301 §6].
 const HTTP: &[u8] = b"http/1.1";
 
 /// The certificate and the key with which a server speaks TLS to web clients.
@@ -26,7 +26,8 @@ impl fmt::Debug for WebKeys {
 }
 
 impl WebKeys {
-    /// Creates those of an identity. Clients get no tickets, so that each connection proves the key.
+    /// Creates those of an identity. Clients get no tickets, so that each connection proves the
+    /// key.
     ///
     /// # Errors
     ///
@@ -47,13 +48,13 @@ impl WebKeys {
     }
 }
 
-/// What a client sent is no TLS 1.3, or was not what its handshake agreed on. The connection is of
-/// no use any more; what is left of it is an alert.
+/// Error of a client that does not speak TLS 1.3, or not as its handshake agreed on. The connection
+/// is of no use any more; what is left of it is an alert.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WebError(String);
 
-/// The server's end of one connection. What it holds of a client that misbehaves is bounded: by the
+/// The server's end of one connection. Its memory for a client that misbehaves is bounded by the
 /// length of a handshake message, 64 KiB.
 pub struct WebStream(ServerConnection);
 
@@ -83,12 +84,12 @@ impl WebStream {
     }
 
     /// Takes bytes of the connection. Appends what they mean to `heard`. Returns whether the client
-    /// has said that it sends no more. There may be something to [take](WebStream::take) afterwards,
-    /// also after an error.
+    /// has said that it sends no more. There may be something to [take](WebStream::take)
+    /// afterwards, also after an error.
     ///
     /// # Errors
     ///
-    /// If the bytes make no sense.
+    /// If the bytes are invalid.
     pub fn receive(&mut self, mut bytes: &[u8], heard: &mut Vec<u8>) -> Result<bool, WebError> {
         let failed = |error: &dyn fmt::Display| WebError(error.to_string());
         let mut has_ended = false;
@@ -109,7 +110,7 @@ impl WebStream {
         let _ = self.0.writer().write_all(bytes);
     }
 
-    /// Says that no more is sent.
+    /// Announces that no more is sent.
     pub fn finish(&mut self) {
         self.0.send_close_notify();
     }
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// An identity for the name `s`, and a client that trusts it.
+    /// Returns an identity for the name `s`, and a client that trusts it.
     fn pair() -> (WebStream, ClientConnection) {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let params = rcgen::CertificateParams::new(vec!["s".to_owned()]).unwrap();

@@ -284,7 +284,7 @@ impl Receiver {
         self.memberships.leave(self.socket.as_fd(), channel)
     }
 
-    /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: for ever).
+    /// Waits until datagrams come, `waker` is called, or `timeout` has passed (`None`: forever).
     /// Then calls `f` for each waiting datagram, up to one batch. May return early without any.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ const WINDOW: usize = 64 << 10;
 /// Segments in one transmit.
 const BATCH: usize = 16;
 
-/// What a server did.
+/// Work of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Data segments sent to the channel.

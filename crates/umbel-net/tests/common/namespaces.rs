@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, unshare};
 
 const INSIDE: &str = "UMBEL_NET_TEST_INSIDE";
 
-/// Runs the body of test `name` in a network namespace of its own.
+/// Runs the body of test `name` in its own network namespace.
 pub fn in_namespace(name: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         run("ip link set lo up");
@@ -119,7 +119,7 @@ pub fn hosts_on_a_bridge(count: usize) -> Vec<Host> {
     // It floods until its first query could have been answered: 10 ms.
     run("ip link set sw type bridge mcast_query_response_interval 1");
     run("ip link set sw type bridge mcast_querier 1");
-    // Without an address of its own the querier has none to ask from.
+    // Without its own address the querier has none to ask from.
     run("ip addr add 10.9.0.254/24 dev sw");
     run("ip link set sw up");
     (1..=count)

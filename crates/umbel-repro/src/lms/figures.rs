@@ -17,7 +17,7 @@ const GROUPS: [u32; 3] = [5, 20, 100];
 /// Group size of the figures about SRM: the authors could run no more [LMS §IV-G].
 pub(super) const SRM_RECEIVERS: u32 = 20;
 
-/// Names of places of losses. What the paper calls all links are those between routers.
+/// Names of places of losses. "All links" in the paper are those between routers.
 pub(super) const SOURCE: &str = "loss at the source";
 pub(super) const RECEIVERS: &str = "loss at the receivers";
 pub(super) const LINKS: &str = "loss at links between routers";
@@ -226,7 +226,7 @@ impl Draw<'_> {
         columns: &[Column],
         value: impl Fn(&[Outcome]) -> Estimate,
     ) -> Series {
-        // What was left out has no point, so that means over graphs are of the others.
+        // Runs that were left out have no point, so that means over graphs are of the others.
         let points = columns.iter().filter_map(|&(x, trial)| {
             let Estimate { mean, ci95 } = value(self.0.get(&trial)?);
             Some(Point { x, y: mean, ci95 })

@@ -31,7 +31,7 @@ const PLACES: [(Place, &str); 3] =
 /// Tolerated share of difference from other people's agents, which ran on other graphs.
 const TOLERANCE: f64 = 0.25;
 
-/// What the paper's Table II has, and where Umbel's number stands.
+/// Rows of the paper's Table II, with the place of Umbel's number.
 const TABLE_II: [(&str, f64, &str); 2] = [
     ("a request", 1.07, "not measured here; 0.89 by umbel router: docs/router.md"),
     ("a DMCAST", 1.01, "not measured here; 0.72 to 0.75 by umbel router: docs/router.md"),
@@ -177,8 +177,8 @@ pub(super) fn notes(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<No
     notes
 }
 
-/// Writes the duplicates of a receiver: as a share while a loss exposes a part of the receivers, and
-/// as a number where each gets several.
+/// Writes the duplicates of a receiver. They are a share while a loss exposes a part of the
+/// receivers, and a number where each gets several.
 fn duplicates(exposure: f64) -> String {
     if exposure < 1.0 {
         format!("{:.2} %", exposure * 100.0)

@@ -10,7 +10,7 @@ use umbel_sim::{Instant, Kind, NodeId, NodeKind};
 
 use super::scenario::{LinkClass, Scenario};
 
-/// Schedule of packets and losses: pairs of packets, of which the first is lost on one link of the
+/// Schedule of packets and losses. Packets come in pairs: the first is lost on one link of the
 /// tree, and the second reveals the loss. The pauses between pairs are long enough for the repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timetable {

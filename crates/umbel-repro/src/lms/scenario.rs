@@ -309,8 +309,8 @@ fn changed(of: &Network, change: impl Fn(LinkId, NodeId, LinkSpec) -> LinkSpec) 
     network
 }
 
-/// Sends a packet down the tree and returns its path: the links, those nearest to the source last,
-/// and the time to each receiver, as far as it is propagation.
+/// Sends a packet down the tree and returns its path. This is its links, those nearest to the
+/// source last, and the propagation time to each receiver.
 fn explore(
     network: &Network,
     source: NodeId,

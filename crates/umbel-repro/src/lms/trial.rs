@@ -102,7 +102,8 @@ impl Experiment for Trial {
 }
 
 impl Trial {
-    /// Returns the number of the graph if it is one of a sample: graphs of a number are drawn alike.
+    /// Returns the number of the graph if it is one of a sample: graphs of a number are drawn
+    /// alike.
     pub(super) fn graph(&self) -> Option<u32> {
         match self.setting.graph {
             Graph::Binary { .. } => None,

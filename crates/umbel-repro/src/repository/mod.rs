@@ -56,7 +56,7 @@ pub type Part = part::Part<Other>;
 /// Extent of the experiments.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of runs of each point, each with a seed of its own.
+    /// Number of runs of each point, each with its own seed.
     pub seeds: u32,
     /// Parts of the report to produce.
     pub parts: Parts<Other>,

@@ -356,8 +356,8 @@ fn delay_so_far(simulation: &Simulation, client: NodeId) -> Option<f64> {
     })
 }
 
-/// Returns the arrival in seconds of the first client that MSER-5 keeps; clients are in the order of
-/// their arrivals.
+/// Returns the arrival in seconds of the first client that MSER-5 keeps; clients are in the order
+/// of their arrivals.
 fn settled(simulation: &Simulation, clients: &[(NodeId, Instant)]) -> f64 {
     let delays: Vec<f64> =
         clients.iter().filter_map(|(client, _)| delay_so_far(simulation, *client)).collect();

@@ -11,9 +11,10 @@ const TREND_BATCHES: usize = 10;
 /// Change of the mean over the measured time, as a share of it, that is no drift.
 const TOLERATED: f64 = 0.05;
 
-/// Returns how many of the first values to leave out: as many as make the standard error of the
-/// mean of the others the least, in batches of five, at most half [White, Cobb and Spratt, "A
-/// comparison of five steady-state truncation heuristics for simulation", 2000].
+/// Returns how many of the first values to leave out. The number makes the standard error of the
+/// mean of the others the least, in batches of five, and is at most half. The rule is from [White,
+/// Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
+/// 2000].
 pub(super) fn mser5(values: &[f64]) -> usize {
     let batches: Vec<f64> =
         values.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
@@ -30,8 +31,8 @@ pub(super) fn mser5(values: &[f64]) -> usize {
     best.1 * BATCH
 }
 
-/// Returns how far the values rise from their beginning to their end, as a share of their mean: that
-/// of the straight line nearest to the means of ten batches.
+/// Returns how far the values rise from their beginning to their end, as a share of their mean. The
+/// rise is that of the straight line nearest to the means of ten batches.
 pub(super) fn growth(values: &[f64]) -> f64 {
     let length = values.len() / TREND_BATCHES;
     if length == 0 {
@@ -51,8 +52,8 @@ pub(super) fn growth(values: &[f64]) -> f64 {
     products / squares * n / mean
 }
 
-/// Returns whether the delays of a point still change within the measured time: by more than 5 %,
-/// and by more than runs with different seeds differ.
+/// Returns whether the delays of a point still change within the measured time. The change must be
+/// more than 5 %, and more than runs with different seeds differ.
 pub(super) fn drifts(runs: &[Outcome]) -> bool {
     let growths: Vec<f64> = runs.iter().map(|run| run.growth).collect();
     let Estimate { mean, ci95 } = Estimate::of(&growths);

@@ -1,5 +1,5 @@
-//! What the paper does not have: leaves that take long, bursts, losses by chance, a thousand
-//! receivers, TCP connections, and another controller on the same scenarios.
+//! Experiments that the paper does not have: slow leaves, bursts, losses by chance, a thousand
+//! receivers, TCP connections. Another controller runs the same scenarios.
 
 use super::figures::{estimate, mean_convergence};
 use super::scenario::{CROWD, Dropping, Outcome, Rule, Scenario, Topology};

@@ -13,7 +13,7 @@ use super::tcp::{Connection, Tcp};
 use crate::pool::Experiment;
 use crate::record::record;
 
-/// Who is behind which link [RLM Fig. 7].
+/// Topology: the receivers and the links before them [RLM Fig. 7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topology {
     /// (1) and (2): receivers behind one bottleneck.
@@ -87,7 +87,7 @@ impl Rule {
 /// draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scenario {
-    /// Who is behind which link.
+    /// Receivers and the links before them.
     pub topology: Topology,
     /// Delay of each link in microseconds.
     pub latency_us: u64,
@@ -95,7 +95,8 @@ pub struct Scenario {
     pub dropping: Dropping,
     /// Time in milliseconds that a leave takes for each hop. `None`: the delay of the link.
     pub leave_ms: Option<u64>,
-    /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant rates.
+    /// Burstiness of the source: its greatest rate over its mean, in tenths. `None`: constant
+    /// rates.
     pub peak_tenths: Option<u32>,
     /// Packets that the bottleneck loses by chance, in thousandths.
     pub loss_permille: u32,
@@ -103,7 +104,7 @@ pub struct Scenario {
     pub rule: Rule,
 }
 
-/// What the receivers of a run went through.
+/// Outcome of a run for its receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Greatest share of lost packets in any window of [`WINDOWS`], the maximum of all receivers.
@@ -193,7 +194,7 @@ impl Scenario {
         if self.receivers() < CROWD { LENGTH } else { LENGTH_OF_CROWD }
     }
 
-    /// Returns a link of so many times the usual rate, and its queue.
+    /// Returns a link of this multiple of the usual rate, and its queue.
     fn narrow(&self, times: f64, queue: u32) -> LinkSpec {
         let rate = Rate::from_bits_per_s((RATE as f64 * times) as u64).expect("above 0");
         let queue = match self.dropping {
@@ -229,7 +230,7 @@ impl Scenario {
                 link(&mut network, source, router, self.narrow(1.0, QUEUE));
                 for n in 0..receivers {
                     let node = network.host(format!("r{n}"));
-                    // A link of its own would add to the latency of a single receiver.
+                    // A separate link would add to the latency of a single receiver.
                     let spec = if receivers == 1 { LinkSpec::default() } else { self.wide() };
                     link(&mut network, router, node, spec);
                     places.push(Place { node, source, rate });
@@ -267,7 +268,7 @@ impl Scenario {
                 let (left, right) = (network.router("left"), network.router("right"));
                 link(&mut network, left, right, self.narrow(1.0, QUEUE));
                 let (source, node) = self.add_pair(&mut network, [left, right], 0);
-                // What is best is what a fair share carries.
+                // The best level is the one that a fair share carries.
                 places.push(Place { node, source, rate: rate / f64::from(count + 1) });
                 connections.extend((1..=count).map(|n| {
                     let (source, receiver) = self.add_pair(&mut network, [left, right], n);
@@ -304,7 +305,7 @@ struct World {
     connections: Vec<Connection>,
 }
 
-/// Where a receiver is.
+/// Place of a receiver.
 struct Place {
     node: NodeId,
     source: NodeId,

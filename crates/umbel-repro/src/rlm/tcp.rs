@@ -1,5 +1,5 @@
-//! Competing TCP connections, by the engines of TCP-SMO: a connection is a session of one receiver
-//! without a helper, so that its source is an ordinary sender and its receiver an ordinary socket.
+//! Competing TCP connections, by the engines of TCP-SMO. A connection is a session of one receiver
+//! without a helper. So its source is an ordinary sender and its receiver an ordinary socket.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What the paper does not have: bursts, competing connections, late receivers, one that stalls, and
-//! many more receivers.
+//! Experiments that the paper does not have: bursts, competing connections, late receivers, one
+//! that stalls, and many more receivers.
 
 use super::figures::Results;
 use super::scenario::{Load, Losses, Outcome, Rule, Scenario, Shape};

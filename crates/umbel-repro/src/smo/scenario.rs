@@ -28,7 +28,7 @@ const WINDOW: u32 = 65_535;
 /// Simulated time after which a session is given up.
 const LIMIT_S: u64 = 300;
 
-/// What the source sends.
+/// Load that the source sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
     /// This number of segments, as fast as windows permit.
@@ -46,7 +46,7 @@ pub enum Losses {
     None,
     /// Independent ones, in thousandths, to the first receivers of this number.
     Independent(u32, u32),
-    /// Runs: the share in thousandths, and the mean length. Each receiver has a host of its own.
+    /// Runs: the share in thousandths, and the mean length. Each receiver has its own host.
     Bursts(u32, u32),
 }
 
@@ -59,7 +59,7 @@ pub enum Rule {
     Essential(u32, u32),
 }
 
-/// What else is on the network, or happens.
+/// Conditions of the network besides losses, and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     /// A LAN.
@@ -79,9 +79,9 @@ pub enum Shape {
 pub struct Scenario {
     /// Number of receivers.
     pub receivers: u32,
-    /// What is sent.
+    /// Load that is sent.
     pub load: Load,
-    /// What is lost.
+    /// Losses of the network.
     pub losses: Losses,
     /// RTT in microseconds, without queues.
     pub rtt_us: u32,
@@ -95,11 +95,11 @@ pub struct Scenario {
     pub rule: Rule,
     /// Whether CUBIC is used instead of Reno.
     pub is_cubic: bool,
-    /// What else there is.
+    /// Other conditions.
     pub shape: Shape,
 }
 
-/// What became of a session.
+/// Outcome of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Share of receivers that have the whole stream from where they began, byte by byte.

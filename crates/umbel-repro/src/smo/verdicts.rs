@@ -1,7 +1,7 @@
 //! The claims of the paper's text, and whether they hold.
 //!
-//! Here "far below" is less than a third, "almost no frame" less than 1 %, "basically doubled"
-//! 1.6 to 2.4 times, "fair" between a half and twice.
+//! Here "far below" is less than a third, and "almost no frame" less than 1 %. "Basically doubled"
+//! is 1.6 to 2.4 times, and "fair" between a half and twice.
 
 use super::Other;
 use super::beyond::{self, BOUNDS, ratio};

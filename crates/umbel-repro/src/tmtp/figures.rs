@@ -17,7 +17,7 @@ const MOST: u32 = 30;
 /// Losses of the table of retransmissions, in hundredths of a percent.
 const LOSSES: [u32; 6] = [50, LOSS, 130, 200, 300, 500];
 
-/// Why no points of the paper are drawn.
+/// Reason why no points of the paper are drawn.
 const NO_NUMBERS: &str = "The paper's text has no number of these curves, so that none is drawn.";
 
 /// Titles of the two panels.

@@ -19,7 +19,7 @@ const LAN: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(super) struct Internet {
     pub(super) network: Network,
-    /// The source, in a subnet of its own.
+    /// The source, in its own subnet.
     pub(super) source: NodeId,
     /// The receivers, by subnet.
     pub(super) receivers: Vec<NodeId>,

@@ -37,7 +37,7 @@ const LAN_US: u64 = 2_500;
 #[derive(Debug)]
 pub(super) struct Mbone {
     pub(super) network: Network,
-    /// The sender, in a subnet of its own.
+    /// The sender, in its own subnet.
     pub(super) sender: NodeId,
     /// The receivers, by site.
     pub(super) receivers: Vec<Receiver>,
@@ -57,7 +57,7 @@ impl Mbone {
     /// Creates a network with `receivers` receivers, spread evenly over five or seven sites. The
     /// tunnels lose `loss` hundredths of a percent in each direction.
     ///
-    /// Only packets that the protocols exchange during the transfer are lost: the control tree has
+    /// Only packets that the protocols exchange during the transfer are lost. The control tree has
     /// the same shape in all runs, as in the paper's tests.
     pub(super) fn new(receivers: u32, loss: u32) -> Mbone {
         let sites = if receivers <= 5 { &FIVE[..] } else { &[0, 1, 2, 3, 4, 5, 6] };
@@ -81,7 +81,7 @@ impl Mbone {
         let mut all = Vec::new();
         for (place, &site) in sites.iter().enumerate() {
             let hosts = (receivers as usize).saturating_sub(place).div_ceil(sites.len());
-            // The receivers at the sender's site have a subnet of their own behind a router.
+            // The receivers at the sender's site have their own subnet behind a router.
             let router = if site == 0 {
                 let inner = network.router("washington-u-2");
                 join(&mut network, routers[0], inner, LinkSpec::default());

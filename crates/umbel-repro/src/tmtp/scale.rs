@@ -33,7 +33,7 @@ impl Sizes {
         Sizes(usual.chain(has_large.then_some(LARGE)).collect())
     }
 
-    /// Returns those of a service. SRM is not run with 10,000 receivers: each node would keep a
+    /// Returns those of a service. SRM is not run with 10,000 receivers. Each node would keep a
     /// tree to all nodes that ever sent a request or repair, which takes too much memory.
     fn with(&self, service: Service) -> impl Iterator<Item = Size> {
         let is_possible = move |size: &Size| match service {

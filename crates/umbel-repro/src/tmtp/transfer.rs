@@ -19,8 +19,8 @@ use crate::record::record;
 pub enum Rules {
     /// The paper's: [`RepairConfig::paper`].
     Paper,
-    /// Umbel's: heartbeats and beacons tell of the last packets, NACKs are repeated, a parent rests
-    /// after a repair, and what it does not repair is fetched from the source.
+    /// Umbel's rules. Heartbeats and beacons announce the last packets, NACKs are repeated, and a
+    /// parent rests after a repair. Data that it does not repair is fetched from the source.
     Umbel,
 }
 
@@ -272,7 +272,7 @@ fn tmtp_loads(mbone: &Mbone, simulation: &Simulation) -> (ProcessingLoad, Vec<Pr
     (source.engine().stats().load, managers.collect())
 }
 
-/// Sums up a run. GOT_IT is never lost: it travels on a connection of its own and takes the path's
+/// Sums up a run. GOT_IT is never lost: it travels on its own connection and takes the path's
 /// delay.
 fn outcome(
     mbone: &Mbone,

@@ -1,8 +1,8 @@
 //! The claims of the paper's text, and whether they hold.
 //!
 //! The text has no numbers for Figures 6 and 7, only comparisons of the curves. Here "slowly" is
-//! under a fifth of the others' growth, "steeply" and "sharply" a quotient of over four between the
-//! greatest and the least value, "almost no increase" under 20 %.
+//! under a fifth of the others' growth, and "almost no increase" under 20 %. "Steeply" and
+//! "sharply" are a quotient of over four between the greatest and the least value.
 
 use super::LOSS;
 use super::figures::{DELAY, LOAD, estimate};

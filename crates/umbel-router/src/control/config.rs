@@ -80,8 +80,8 @@ pub struct PimConfig {
     pub dr_priority: u32,
     /// Interval between refreshes of joins.
     pub join_interval: Duration,
-    /// Greatest random time after which a new join is said once more. If both are lost, it waits for
-    /// the refresh.
+    /// Greatest random time after which a new join is said once more. If both are lost, it waits
+    /// for the refresh.
     pub join_repeat: Duration,
     /// Times that a prune is said again: the first time after `join_repeat`, then each time after
     /// twice as long. If all are lost, the channel goes on until the join ends.
@@ -103,7 +103,7 @@ pub struct PimConfig {
     pub assert_gap: Duration,
 }
 
-/// Bounds of the tables. What exceeds them is dropped and counted.
+/// Bounds of the tables. Input beyond them is dropped and counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Interfaces.

@@ -1,5 +1,4 @@
-//! What neighbours say of channels: joins and prunes to this router, and those that it overhears
-//! [RFC 7761 §4.5].
+//! Joins and prunes of neighbours to this router, and those that it overhears [RFC 7761 §4.5].
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -52,7 +51,7 @@ impl ControlPlane {
         }
     }
 
-    /// A neighbour is new, or has forgotten all that it was told.
+    /// Sends joins again soon to a neighbour that is new, or has forgotten all that it was told.
     fn on_new_neighbour(&mut self, now: Instant, link: LinkId, from: IpAddr) {
         self.forget_winner(link, from);
         let is_upstream = |tree: &Tree| tree.joined == Some((link, from));

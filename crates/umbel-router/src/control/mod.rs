@@ -1,4 +1,5 @@
-//! The control plane of a multicast router: who wants what, and the trees that follow from it.
+//! The control plane of a multicast router: the wishes of hosts and neighbours, and the trees that
+//! follow from them.
 //!
 //! ```text
 //!   hosts ── IGMPv3, MLDv2 ──▶ membership ─┐                ┌──▶ joins to the neighbour upstream
@@ -25,9 +26,10 @@
 //!
 //! # Scope and limitations
 //!
-//! Source-specific multicast. Hosts that want any source (IGMPv1, IGMPv2, `MLDv1`, or an EXCLUDE
-//! record) are served outside the range of source-specific groups with what reaches this router
-//! anyway: sources on its links, and channels that others have named. There is no rendezvous point.
+//! Source-specific multicast. Some hosts want any source (IGMPv1, IGMPv2, `MLDv1`, or an EXCLUDE
+//! record). Outside the range of source-specific groups, they are served with what reaches this
+//! router anyway: sources on its links, and channels that others have named. There is no rendezvous
+//! point.
 //!
 //! # Validation
 //!
@@ -97,7 +99,7 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Creates a control plane without interfaces. The generator must be another one after each
-    /// start, since neighbours tell by its draws that the router has started anew.
+    /// start, since neighbours tell by its draws that the router has restarted.
     pub fn new(config: ControlConfig, random: Generator) -> ControlPlane {
         ControlPlane {
             config,

@@ -1,5 +1,5 @@
-//! Prunes to upstream neighbours, which are said several times: nobody acknowledges them, and a
-//! channel that nobody wants any more would go on until the last join ends.
+//! Prunes to upstream neighbours, which are sent several times. Nobody acknowledges them, and a
+//! channel that nobody wants would go on until the last join ends.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ impl ControlPlane {
         self.pruned.retain(|(_, link, _), _| *link != id);
     }
 
-    /// Says a prune again, and waits twice as long for the next time.
+    /// Sends a prune again, and waits twice as long for the next time.
     pub(super) fn on_prune_again(&mut self, now: Instant, pruned: Pruned) {
         let (channel, link, to) = pruned;
         let Some(said) = self.pruned.get_mut(&pruned) else { return };

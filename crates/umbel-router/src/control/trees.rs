@@ -274,14 +274,14 @@ impl ControlPlane {
         }
     }
 
-    /// Asks unicast routing anew about all sources.
+    /// Asks unicast routing again about all sources.
     pub(super) fn find_routes(&mut self, routes: &dyn UnicastRoutes) {
         for (channel, tree) in &mut self.trees {
             let rpf = routes.towards(channel.source);
             if rpf == tree.rpf {
                 continue;
             }
-            // What was agreed on these LANs was agreed with other metrics.
+            // Asserts on these LANs were agreed with other metrics.
             for hop in [rpf, tree.rpf].into_iter().flatten() {
                 if tree.asserts.remove(&hop.interface).is_some() {
                     self.work.timers.cancel(Timer::Assert(*channel, hop.interface));

@@ -51,8 +51,8 @@ pub struct LmsConfig {
     /// Limit on the datagrams of LMS that are taken from one interface. Default 50,000 a second,
     /// 5,000 at once.
     pub datagrams: Limit,
-    /// Number of DMCASTs that a steered request permits for each unit it asks for, beside the engine's
-    /// own limits. Default 4: repeated requests, and repliers that crossed.
+    /// Number of DMCASTs that a steered request permits for each unit it asks for, beside the
+    /// engine's own limits. Default 4: repeated requests, and repliers that crossed.
     pub dmcasts_per_unit: u32,
     /// Time for which a steered request permits DMCASTs. Default 10 s.
     pub credit_lifetime: Duration,

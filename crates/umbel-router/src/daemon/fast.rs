@@ -1,4 +1,4 @@
-//! The fast path of LMS: for each family a program in the kernel (`bpf/steering.h`) that steers
+//! The fast path of LMS: a program in the kernel for each family (`bpf/steering.h`). It steers
 //! plain requests and turns DMCASTs into multicasts where they arrive.
 //!
 //! ```text
@@ -10,9 +10,9 @@
 //!                                                   the kernel's IP, and so the daemon
 //! ```
 //!
-//! The daemon does what the program does not take, and no switch is needed: messages of other kinds,
-//! requests that say that a replier failed, DMCASTs that no request there has asked for, packets with
-//! unusual headers. Both give the same packets and count the same drops.
+//! The daemon does what the program does not take, and no switch is needed. These are messages of
+//! other kinds, requests that report a failed replier, DMCASTs without a request there, packets
+//! with unusual headers. Both send the same packets and count the same drops.
 
 mod program;
 
@@ -100,7 +100,7 @@ impl FastPath {
         }
     }
 
-    /// Begins anew, for an engine with this configuration.
+    /// Starts from scratch, for an engine with this configuration.
     pub(super) fn configure(&mut self, engine: Option<&RouterConfig>, config: &LmsConfig) {
         self.told = 0;
         if let Ok(program) = &mut self.program {
@@ -125,7 +125,7 @@ impl FastPath {
         }
     }
 
-    /// Tells the program what has changed, if it is time to. `mtu` is that of an interface.
+    /// Updates the program with what has changed, if it is time to. `mtu` is that of an interface.
     pub(super) fn tell<R: Routes>(
         &mut self,
         engine: &Router,

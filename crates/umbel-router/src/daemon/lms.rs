@@ -6,15 +6,15 @@
 //!  to this router: port 7706 ─────▶ UDP socket ──┘            └─▶ the source's address
 //! ```
 //!
-//! What the engine does not take goes on its way as if there were no daemon. Plain requests and
+//! Datagrams that the engine does not take go on as if there were no daemon. Plain requests and
 //! DMCASTs do not come here where the fast path takes them ([`fast`](super::fast)).
 //!
 //! # Guards
 //!
-//! The engine accepts a DMCAST only with a turning point that it stamped less than a minute ago, for
-//! a branch of a live channel. Here a [`Credit`] is kept beside it: a stamped request permits so many
-//! DMCASTs to its interface and no more, so that a replier that keeps a turning point cannot use it to
-//! spray a subtree.
+//! The engine accepts a DMCAST only with a turning point that it stamped less than a minute ago,
+//! for a branch of a live channel. Here a [`Credit`] is kept beside it: a stamped request permits a
+//! limited number of DMCASTs to its interface. So a replier that keeps a turning point cannot use
+//! it to spray a subtree.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -162,7 +162,8 @@ impl Lms {
         self.fast.start(self.family, self.config.fast_path, now)
     }
 
-    /// Tells the fast path what has changed, if it is time to. `mtu` is that of an interface.
+    /// Updates the fast path with what has changed, if it is time to. `mtu` is that of an
+    /// interface.
     pub(super) fn tell_fast_path<R: Routes>(
         &mut self,
         turn: &mut Turn<'_, R>,
@@ -193,7 +194,7 @@ impl Lms {
         self.counts
     }
 
-    /// Takes one of these addresses. The engine begins anew if the one it has is gone.
+    /// Takes one of these addresses. The engine starts from scratch if the one it has is gone.
     pub(super) fn choose_address(&mut self, available: &[IpAddr]) {
         if self.address().is_some_and(|address| available.contains(&address.ip())) {
             return;
@@ -231,7 +232,7 @@ impl Lms {
         }
     }
 
-    /// Tells the engine of an offer as if the host had advertised it.
+    /// Informs the engine of an offer as if the host had advertised it.
     pub(super) fn advertise<R: Routes>(&mut self, turn: &mut Turn<'_, R>, heard: &CostHeard) {
         let Some((engine, _)) = &mut self.engine else { return };
         let CostHeard { channel, interface, host, cost } = *heard;

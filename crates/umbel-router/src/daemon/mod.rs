@@ -14,10 +14,10 @@
 //!
 //! # Scope and limitations
 //!
-//! - The kernel's forwarding ends with the process. A daemon that starts anew learns the members by
+//! - The kernel's forwarding ends with the process. A daemon that restarts learns the members by
 //!   its first queries, and its neighbours send their joins again.
 //! - A table of the kernel has 32 interfaces. Those beyond are named as a trouble.
-//! - LMS has one address in each family. If it goes, the engine begins anew with another.
+//! - LMS has one address in each family. If it goes, the engine starts from scratch with another.
 
 mod config;
 mod fast;
@@ -104,7 +104,7 @@ pub enum StartError {
 pub enum Input {
     /// Its state.
     Status(Sender<Status>),
-    /// It shall end.
+    /// A request to end.
     Stop,
 }
 
@@ -278,7 +278,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the programs of the fast path where requests go now.
+    /// Updates the programs of the fast path with the present routes of requests.
     fn tell_fast_path(&mut self, now: Instant) {
         let links = &self.links;
         let own = |address| is_own(links, address);

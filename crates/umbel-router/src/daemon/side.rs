@@ -194,7 +194,7 @@ impl<U: UnicastRoutes> Loan<'_, U> {
         }
     }
 
-    /// Gives the message in the buffer to the control plane, without the header that IPv4 leaves
+    /// Passes the message in the buffer to the control plane, without the header that IPv4 leaves
     /// before it.
     fn hand_over(&mut self, envelope: Envelope, protocol: Protocol) {
         let (Some(from), Some(to)) = (envelope.from, envelope.to) else { return };

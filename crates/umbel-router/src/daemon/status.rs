@@ -67,8 +67,8 @@ pub struct LmsStatus {
     pub drops: Vec<(String, u64)>,
     /// Datagrams beside the engine.
     pub datagrams: Counts,
-    /// The fast path. What it has counted is part of the numbers above, except for datagrams that
-    /// came to the daemon's sockets.
+    /// The fast path. Its counts are part of the numbers above, except for datagrams that came to
+    /// the daemon's sockets.
     #[serde(default)]
     pub fast_path: FastPathStatus,
 }

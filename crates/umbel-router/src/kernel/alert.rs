@@ -1,8 +1,9 @@
 //! Datagrams in transit that ask routers to look at them: the Router Alert option
 //! [RFC 2113, RFC 2711].
 //!
-//! The kernel puts such datagrams aside for whoever listens, and forwards them only if nobody does.
-//! What is not for the listener must therefore be sent on by it ([`inject`](super::inject)).
+//! The kernel puts such datagrams aside for any socket that listens, and forwards them only if none
+//! does. The listener must therefore send on packets that are not for it
+//! ([`inject`](super::inject)).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

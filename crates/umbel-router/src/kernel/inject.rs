@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use super::Family;
 use super::socket::InterfaceSocket;
 
-/// A way out for whole IP packets of one family. What it sends does not come back to this router's
-/// own sockets, and is not forwarded by its own multicast entries.
+/// A way out for whole IP packets of one family. Packets that it sends do not come back to this
+/// router's own sockets, and are not forwarded by its own multicast entries.
 #[derive(Debug)]
 pub struct Injector {
     raw: InterfaceSocket,

@@ -382,8 +382,8 @@ impl MulticastTable {
 }
 
 impl Drop for MulticastTable {
-    /// Stops forwarding now. Closing alone would not do: a child process that is being started holds
-    /// copies of the socket until it runs its program.
+    /// Stops forwarding now. Closing alone would not do: a child process that is being started
+    /// holds copies of the socket until it runs its program.
     fn drop(&mut self) {
         let _ = self.set_option(MRT_DONE, &0_i32);
     }

@@ -1,7 +1,7 @@
 //! The sockets of IGMP, MLD and PIM.
 //!
 //! IGMP and MLD are sent and received by the socket of the forwarding table ([`MulticastTable`]),
-//! PIM by one of its own. The interfaces' memberships in the groups of these protocols are held
+//! PIM by a separate socket. The interfaces' memberships in the groups of these protocols are held
 //! apart from both, since the kernel limits the memberships of one socket to 20.
 
 use std::io;

@@ -14,8 +14,8 @@ use socket2::{Domain, Type};
 
 use super::Family;
 
-/// Buffer of packets that wait, in bytes. What does not fit is lost: the kernel does not forward
-/// what it has put aside for a router.
+/// Buffer of packets that wait, in bytes. Packets that do not fit are lost: the kernel does not
+/// forward what it has put aside for a router.
 const BUFFER: usize = 4 << 20;
 
 /// A raw socket, or one of UDP. No call waits.
@@ -66,7 +66,7 @@ impl InterfaceSocket {
     /// If the system refuses an option.
     pub fn from_socket(family: Family, socket: OwnedFd) -> io::Result<InterfaceSocket> {
         let raw = InterfaceSocket { family, socket };
-        // What the router says itself does not concern it.
+        // The router does not need its own messages.
         match family {
             Family::V4 => {
                 raw.set(sockopt::Ipv4PacketInfo, &true)?;

@@ -24,9 +24,9 @@ const PAUSES_MS: [u64; 4] = [0, 10, 1_000, 60_000];
 /// Greatest number of outputs between two inputs, and of wake-ups at one moment.
 const MOST: usize = 10_000;
 
-/// Hands steps to a control plane: a byte for interface, host and pause, one for protocol and
-/// destination, the length of a message in two bytes, and the message. Its checksum is made right,
-/// since a fuzzer would hardly ever guess one.
+/// Hands steps to a control plane. Each is a byte for interface, host and pause, one for protocol
+/// and destination, the length of a message in two bytes, and the message. Its checksum is made
+/// right, since a fuzzer would hardly ever guess one.
 pub fn router_control(bytes: &[u8]) {
     let config = ControlConfig::default();
     let most_trees = config.bounds.trees;

@@ -66,7 +66,8 @@ pub struct Receiver {
     completed: Option<Instant>,
 }
 
-/// "As fast as possible" [TMTP "The Test Environment"]. Only the links limit the rate.
+/// Returns the configuration of a host that sends "as fast as possible"
+/// [TMTP "The Test Environment"]. Only the links limit the rate.
 fn config() -> HostConfig {
     HostConfig { kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }

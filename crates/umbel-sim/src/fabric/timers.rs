@@ -7,7 +7,7 @@ use crate::network::NodeId;
 const NEVER: u64 = u64::MAX;
 
 /// Timers of all nodes. A timer that moves to a later time leaves its event in the queue, and is
-/// scheduled anew when that event comes up. So a timer that is moved with every packet costs an
+/// scheduled again when that event comes up. So a timer that is moved with every packet costs an
 /// occasional event, not one a packet.
 #[derive(Debug)]
 pub(crate) struct Timers(Vec<Timer>);

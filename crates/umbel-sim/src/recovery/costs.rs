@@ -1,4 +1,4 @@
-//! What recovery takes.
+//! Costs of recovery.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Observer;
 use crate::topology::{NodeKind, Topology};
 
-/// What recovery took, summed up.
+/// Costs of recovery, summed up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// Bytes that the source sent for the first time, with headers.

@@ -113,7 +113,7 @@ impl Receiver {
     }
 }
 
-/// What crossed one direction of a link.
+/// Traffic that crossed one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crossed {
     /// Packets and bytes that were sent for the first time.
@@ -190,9 +190,9 @@ impl Observer {
         self.links.iter().map(|((from, to), crossed)| (from.as_str(), to.as_str(), *crossed))
     }
 
-    /// Returns the recovery latencies of all receivers in round trips to the source, ascending: the
-    /// time from when a receiver has heard of the end of a block of which symbols are missing until
-    /// the block is complete.
+    /// Returns the recovery latencies of all receivers in round trips to the source, ascending. A
+    /// latency begins when a receiver has heard of the end of a block of which symbols are missing.
+    /// It ends when the block is complete.
     pub fn latencies(&self) -> Vec<f64> {
         let all = self.receivers.values().flat_map(|receiver| &receiver.latencies);
         let mut all: Vec<f64> = all.copied().collect();

@@ -13,7 +13,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Creates a catalog of these items. Each has a name of its own.
+    /// Creates a catalog of these items. Each has its own name.
     pub fn new(items: impl IntoIterator<Item = (String, Oti)>) -> Catalog {
         let mut catalog = Catalog::default();
         for (name, oti) in items {

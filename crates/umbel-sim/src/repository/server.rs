@@ -58,7 +58,7 @@ impl Server {
         self.rtt_of.insert(session_with(client), rtt);
     }
 
-    /// Tells the engine the loss of a client, for the ideal server of [Repository §6.3].
+    /// Sets a client's loss in the engine, for the ideal server of [Repository §6.3].
     pub fn set_known_loss(&mut self, client: NodeId, loss: f64) {
         self.known_loss.insert(session_with(client), loss);
     }

@@ -1,4 +1,4 @@
-//! What a receiver went through.
+//! Record of a receiver.
 
 use std::time::Duration;
 
@@ -139,9 +139,9 @@ impl Record {
         if lost == 0.0 { 0.0 } else { lost / (packets + lost) }
     }
 
-    /// Returns the time from the start until the receiver reached `level` and kept it until `end`:
-    /// at that level, one above during an experiment, or one below for less than `lapse`. `None` if
-    /// it did not.
+    /// Returns the time from the start until the receiver reached `level` and kept it until `end`.
+    /// It may be one above during an experiment, or one below for less than `lapse`. `None` if it
+    /// did not.
     pub fn convergence(&self, level: u8, end: Instant, lapse: Duration) -> Option<Duration> {
         let start = self.start?;
         let mut since: Option<Instant> = None;

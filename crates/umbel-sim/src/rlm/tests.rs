@@ -8,7 +8,7 @@ fn seconds(s: u64) -> Instant {
     Instant::EPOCH + Duration::from_secs(s)
 }
 
-/// A source, a bottleneck of this rate, and receivers behind it.
+/// Returns a source, a bottleneck of this rate, and receivers behind it.
 fn world(rate: u64, receivers: u32) -> (Simulation, Vec<NodeId>, NodeId) {
     let mut network = Network::new();
     let (source, router) = (network.host("source"), network.router("router"));

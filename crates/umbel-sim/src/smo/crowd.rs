@@ -24,7 +24,7 @@ const FIRST_PORT: u16 = 10_000;
 /// Time of a receiver that waits for nothing.
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
-/// What happens to each packet between the host and each of its receivers, independently.
+/// Faults of each packet between the host and each of its receivers, independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
     /// Share of packets that are lost.
@@ -35,7 +35,7 @@ pub struct Noise {
     pub late: (f64, Duration),
 }
 
-/// What a receiver does besides receiving.
+/// Behaviour of a receiver besides receiving.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behaviour {
     /// Time after the host's start at which it connects.
@@ -71,7 +71,7 @@ pub struct Member {
     pub connected: Option<Instant>,
     /// Time at which the stream ended.
     pub ended: Option<Instant>,
-    /// Why the connection broke, and when.
+    /// Time and reason of the end of the connection, if it broke.
     pub broken: Option<(Instant, BreakReason)>,
     /// Packets to all that were lost to it when they were sent first.
     pub lost: u64,
@@ -90,13 +90,13 @@ impl Member {
     }
 }
 
-/// A program of a host that runs receivers. Each has a port of its own.
+/// A program of a host that runs receivers. Each has its own port.
 #[derive(Debug)]
 pub struct Crowd {
     source: NodeId,
     noise: Noise,
     members: Vec<Member>,
-    /// When something is due, by member. Entries that are no longer right are skipped.
+    /// Time at which something is due, by member. Entries that are no longer right are skipped.
     due: BinaryHeap<Reverse<(Instant, u32)>>,
     late: BTreeMap<(Instant, u64), (u32, Packet)>,
     serial: u64,
@@ -174,7 +174,7 @@ impl Crowd {
         self.members.iter().all(|member| member.ended.is_some() || member.broken.is_some())
     }
 
-    /// Gives a packet to a receiver, or loses, doubles or delays it.
+    /// Delivers a packet to a receiver, or loses, doubles or delays it.
     fn expose(
         &mut self,
         context: &mut Context<'_>,

@@ -28,7 +28,7 @@ pub struct Feed {
     next: Instant,
     /// Position up to which there are bytes to write.
     ready: u64,
-    /// What came from elsewhere.
+    /// Bytes that came from elsewhere.
     queue: VecDeque<Bytes>,
     has_ended: bool,
     is_finished: bool,
@@ -37,7 +37,7 @@ pub struct Feed {
     record: Record,
 }
 
-/// What became of a stream.
+/// Record of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// Connections that were opened.

@@ -2,8 +2,8 @@
 //! unchanged.
 //!
 //! - [`SourceHost`] runs a source, with a [`Feed`] of bytes that follow from their positions.
-//! - [`Crowd`] runs many receivers on one host, as the paper's experiments did [SMO §V-A]. A
-//!   packet that arrives is given to each of them, with losses of their own.
+//! - [`Crowd`] runs many receivers on one host, as the paper's experiments did [SMO §V-A]. A packet
+//!   that arrives is given to each of them, with their own losses.
 //! - [`Relay`] passes on what a receiver gets: together they are a relay server [SMO §V-D].
 //!
 //! ```

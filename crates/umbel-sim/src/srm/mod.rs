@@ -143,7 +143,7 @@ impl Participant {
         self.leave_after = Some(time);
     }
 
-    /// Tells the engine the one-way distance to a member when it starts, instead of relying on
+    /// Sets the one-way distance to a member in the engine when it starts, instead of relying on
     /// session messages.
     pub fn know_distance(&mut self, member: MemberId, distance: Duration) {
         self.distances.push((member, distance));

@@ -75,7 +75,7 @@ fn after_a_leave_packets_come_for_the_prune_latency_and_are_not_delivered() {
     assert_eq!(hops("leaf2"), 107 - 30);
     assert_eq!(hops("r2"), 114 - 20);
     assert_eq!(hops("r1"), 121 - 10);
-    // The first router has a leaf of its own. The first packet left before any join.
+    // The first router has its own leaf. The first packet left before any join.
     assert_eq!((hops("r0"), hops("leaf0")), (299, 299));
     assert_eq!(hops("leaf1"), 0);
 }

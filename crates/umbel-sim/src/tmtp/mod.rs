@@ -53,7 +53,7 @@ pub struct Feed {
     pub block_symbols: u8,
     /// Whether repairs are symbols that were not sent before.
     pub fec: bool,
-    /// Who repairs losses.
+    /// Recovery of losses.
     pub recovery: Recovery,
     /// Base of the random streams of all nodes.
     pub seed: u64,

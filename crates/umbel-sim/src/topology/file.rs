@@ -66,7 +66,7 @@ macro_rules! with_impairments {
         }
 
         impl $name {
-            /// Returns `base` with the values of this table in place of its own.
+            /// Returns `base` with the values of this table in place of those in it.
             pub(crate) fn over(&self, base: Impairment) -> Impairment {
                 let share = |written: Option<Written<Share>>, base| written.map_or(base, |s| s.0.0);
                 let delay = |written: Option<Written<Delay>>| written.map(|delay| delay.0.0);

@@ -176,7 +176,7 @@ mod tests {
             steps in proptest::collection::vec((0_u64..5_000, 14_u32..9_000), 1..300),
         ) {
             // A lost packet has been queued and sent before. So loss, which the two models draw
-            // from streams of their own, changes nothing else.
+            // from their own streams, changes nothing else.
             let (mut lab, mut simulator) = (LinkModel::new(impairment.loss(loss), 1), line(impairment));
             let mut now = Instant::EPOCH;
             for (step, length) in steps {

@@ -178,8 +178,8 @@ impl Tracer for PcapTracer {
     }
 }
 
-/// The headers of a packet. The source port is that of the destination, since packets of the
-/// simulation name none.
+/// Returns the headers of a packet. The source port is that of the destination, since packets of
+/// the simulation name none.
 fn headers(record: &PacketRecord<'_>) -> UdpV4 {
     let packet = record.packet;
     let port = match packet.kind {
@@ -207,7 +207,7 @@ fn group_address(source: Option<NodeId>, group: u32) -> Ipv4Addr {
 }
 
 impl Capture<'_> {
-    /// The captured bytes: headers and what of the payload fits a datagram.
+    /// Returns the captured bytes: headers, and as much of the payload as fits a datagram.
     fn bytes(&self) -> ([u8; UdpV4::LEN], &[u8]) {
         (
             self.headers.emit(self.payload),

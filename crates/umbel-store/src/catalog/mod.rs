@@ -349,8 +349,8 @@ impl Catalog {
         Ok(digests)
     }
 
-    /// Returns the digests of encoding symbols of a block, as `digest` makes them of their numbers and
-    /// bytes; fewer if the block has no more.
+    /// Returns the digests of encoding symbols of a block, as `digest` makes them of their numbers
+    /// and bytes; fewer if the block has no more.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl Catalog {
         self.read_item(&item, offset, buf)
     }
 
-    /// Like `read_at`, for a part that is known to exist.
+    /// Reads an item as `read_at` does, for a part that is known to exist.
     pub(crate) fn read_item(
         &self,
         item: &Item,

@@ -55,7 +55,7 @@ impl HeadFeed {
     }
 }
 
-/// What was received is not the head that was announced.
+/// Error of a head that differs from the one that was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Forged;
 

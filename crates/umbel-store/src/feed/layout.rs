@@ -45,8 +45,8 @@ impl BlockShape {
     }
 }
 
-/// Most blocks of a feed of files: 370 GB in blocks of 64 packets of 1,400 bytes, 1.4 TB in blocks of
-/// 255. Receivers keep a digest of each, and visit each of them between two datagrams.
+/// Most blocks of a feed of files: 370 GB in blocks of 64 packets of 1,400 bytes, 1.4 TB in blocks
+/// of 255 packets. Receivers keep a digest of each, and visit each of them between two datagrams.
 pub(super) const MAX_BLOCKS: u32 = umbel_wire::feed::FILE_BLOCKS;
 
 /// Reason why items do not make a feed.

@@ -152,7 +152,7 @@ impl Manifest {
 
 /// Checks that there is a digest for each block of the items.
 fn check(items: &[ItemInfo], digests: &[Digest]) -> Result<(), ManifestError> {
-    // What cannot be cut makes no feed, which its layout will say.
+    // Items that cannot be cut make no feed, which its layout will report.
     let cut = items.iter().filter_map(|item| Partition::new(&item.oti).ok());
     let blocks = cut.map(|partition| u64::from(partition.blocks())).sum();
     match digests.len() as u64 {

@@ -1,9 +1,9 @@
 //! A pipe in a feed: a stream of bytes in self-contained blocks.
 //!
-//! The sender signs the blocks in [runs](run), so that whatever is damaged, another's, or of another
-//! place is never mistaken for a block. The last block says that it is the last, or why the pipe is
-//! incomplete: a pipe that ends without it was cut short. The symbols of a sealed pipe are all full,
-//! so that they can be opened one by one.
+//! The sender signs the blocks in [runs](run), so that whatever is damaged, another's, or of
+//! another place is never mistaken for a block. The last block says that it is the last, or why the
+//! pipe is incomplete: a pipe that ends without it was cut short. The symbols of a sealed pipe are
+//! all full, so that they can be opened one by one.
 
 mod run;
 mod sink;
@@ -279,7 +279,7 @@ impl SymbolSource for PipeFeed {
             Some(PipeBlock { bytes, len, symbols }) => {
                 encoding_symbol(&bytes, len, self.symbol_len, symbols, esi)
             }
-            None => Load::Gone(format!("block {} of the pipe is not kept any more", block.sbn)),
+            None => Load::Gone(format!("block {} of the pipe is no longer kept", block.sbn)),
         }
     }
 

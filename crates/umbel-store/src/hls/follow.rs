@@ -1,4 +1,4 @@
-//! What is new in a playlist that is being written.
+//! Changes of a playlist that is being written.
 
 use super::playlist::{Media, Segment};
 
@@ -10,7 +10,7 @@ pub struct Follower {
     last: Option<(u64, u64)>,
 }
 
-/// What is new in a playlist.
+/// Additions to a playlist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fresh {
     /// New segments with their numbers.
@@ -23,7 +23,7 @@ pub struct Fresh {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FollowError {
     /// The number of the first segment fell.
-    #[error("its media sequence fell from {from} to {to}, as if its writer began anew")]
+    #[error("its media sequence fell from {from} to {to}, as if its writer was restarted")]
     Fell {
         /// Number before.
         from: u64,

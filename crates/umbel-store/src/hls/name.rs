@@ -7,8 +7,8 @@ pub const MAX_NAME: usize = 512;
 /// Maximum length of one part of a name in bytes, as in most file systems.
 const MAX_PART: usize = 255;
 
-/// Path of a file relative to the ladder's directory, which it cannot leave: no part is empty, `.`
-/// or `..`, and none has a character that would mean more in a URI than a name.
+/// Path of a file relative to the ladder's directory, which it cannot leave. No part is empty, `.`
+/// or `..`, and none has a character with a special meaning in a URI.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileName(String);
 

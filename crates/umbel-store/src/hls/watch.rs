@@ -9,8 +9,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 
 use super::name::FileName;
 
-/// Watches the directories of playlists. It only says that something may have changed: whoever asks
-/// reads the playlists again, so that a queue that overflowed, or a directory that came late, costs
+/// Watches the directories of playlists. It only says that something may have changed; its users
+/// read the playlists again. So a queue that overflowed, or a directory that came late, costs
 /// nothing but that.
 #[derive(Debug)]
 pub struct LadderWatch {

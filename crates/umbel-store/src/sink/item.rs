@@ -92,7 +92,8 @@ impl Prepared {
     }
 
     /// Has each block compared with its digest as soon as it is restored; one for each block in
-    /// order. [`SinkEvent::BlocksDropped`](super::SinkEvent::BlocksDropped) tells those that differ.
+    /// order. [`SinkEvent::BlocksDropped`](super::SinkEvent::BlocksDropped) tells those that
+    /// differ.
     #[must_use]
     pub fn verified_by(self, digests: &[Digest]) -> Prepared {
         self.item.digests.get_or_init(|| digests.into());

@@ -22,10 +22,10 @@
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. Other files are not replaced, and hidden
-//! ones not written, unless the options say so. An item whose directory or file system
-//! fails is reported and dropped, and the other items continue. Its part file stays, so that it can
-//! be resumed.
+//! No symbolic link below the output directory is followed. Other files are not replaced, and
+//! hidden ones not written, unless the options say so. An item whose directory or file system fails
+//! is reported and dropped, and the other items continue. Its part file stays, so that it can be
+//! resumed.
 
 mod assembler;
 mod buffers;
@@ -294,9 +294,10 @@ impl DiskSink {
         self.shared.open().blocks.has_room(bytes)
     }
 
-    /// Compares the restored blocks of an item with these digests, one for each block in order. Blocks
-    /// that do not match are dropped and reported by [`SinkEvent::BlocksDropped`], and so are blocks
-    /// that come later. If all match after [`SinkEvent::DigestMismatch`], the item fails.
+    /// Compares the restored blocks of an item with these digests, one for each block in order.
+    /// Blocks that do not match are dropped and reported by [`SinkEvent::BlocksDropped`], and so
+    /// are blocks that come later. If all match after [`SinkEvent::DigestMismatch`], the item
+    /// fails.
     pub fn check_blocks(&self, toi: Toi, digests: Vec<Digest>) {
         self.shared.send(Job::CheckBlocks(toi, digests));
     }

@@ -13,7 +13,7 @@ pub(super) fn field<'a>(header: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Like [`field`], for a value that is text.
+/// Finds a value as [`field`] does, and returns it if it is text.
 pub(super) fn text<'a>(header: &'a [u8], name: &str) -> Option<&'a str> {
     std::str::from_utf8(field(header, name)?).ok()
 }

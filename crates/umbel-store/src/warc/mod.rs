@@ -5,12 +5,12 @@
 //! kept. The status is not passed on. A page with the status `404 Not Found` is an item like any
 //! other, but such items are counted. Of several records of one URL, the one with the latest date
 //! is served. The older ones are skipped, counted and named. So are invalid records and records
-//! whose bytes do not match their digest. A `revisit` is skipped, too, if its URL has no record of
-//! its own here. All other kinds of records are ignored.
+//! whose bytes do not match their digest. A `revisit` is skipped, too, if its URL has no separate
+//! record here. All other kinds of records are ignored.
 //!
 //! Both forms are supported: plain, and compressed with `gzip`. Their first bytes distinguish them.
-//! In the usual compressed form each record is a member of its own, and reading an item inflates
-//! only its member; see [`Archive`].
+//! In the usual compressed form each record is its own member, and reading an item inflates only
+//! its member; see [`Archive`].
 //!
 //! The parser is our own. The crate `warc` does not return the offsets of records, without which
 //! reading an item would mean reading everything before it. It also cannot continue after a damaged

@@ -1,4 +1,4 @@
-//! A server without a network, and a client with a directory of its own.
+//! A server without a network, and a client with its own directory.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
@@ -45,7 +45,7 @@ impl StoreBlock for DiskSink {
 }
 
 impl Served {
-    /// Creates an item with a content of its own.
+    /// Creates an item with its own content.
     pub fn new(toi: u32, name: &str, len: usize, scheme: Scheme) -> Served {
         let mut content = vec![0; len];
         let mut seed = blake3::Hasher::new();

@@ -22,7 +22,7 @@ pub(super) struct Clock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) frame: u64,
-    /// The source has started anew, or has been away for long.
+    /// The source has restarted, or has been away for long.
     pub(super) restarted: bool,
 }
 

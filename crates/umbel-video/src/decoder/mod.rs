@@ -35,7 +35,7 @@ impl Default for DecoderConfig {
     }
 }
 
-/// Why a packet was refused.
+/// Reason why a packet was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PushError {
     /// It is not of this format.

@@ -10,13 +10,13 @@
 //!      3  2  1  0 │ 0  1  2  3     shares 1 3 5 7 │ 7 5 3 1, of 16
 //! ```
 //!
-//! A step that the missing planes can explain goes altogether; one of twice as much is in the picture
-//! and stays; between the two the share falls. So flat blocks turn into a smooth surface, and edges of
-//! letters stay. As nothing is predicted from what is shown, encoders need not know.
+//! A step that the missing planes can explain goes altogether. One of twice as much is in the
+//! picture and stays; between the two the share falls. So flat blocks turn into a smooth surface,
+//! and edges of letters stay. As nothing is predicted from what is shown, encoders need not know.
 
 use crate::canvas::{Canvas, Grid};
 
-/// Twice the step that the planes above `plane` leave open, in grey levels.
+/// Returns twice the step that the planes above `plane` leave open, in grey levels.
 const fn limit(plane: u8) -> i16 {
     // A number of 2^plane half grey levels makes a step of 2^plane/16 or more in the samples.
     match plane {

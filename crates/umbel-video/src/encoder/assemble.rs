@@ -37,7 +37,7 @@ impl Assembler {
     }
 
     /// Writes as many blocks as fit into one segment, and returns how many; 0 if not even one fits
-    /// into a packet. `code` codes one block; `segment` says what so many blocks are.
+    /// into a packet. `code` codes one block; `segment` describes a number of blocks.
     pub(super) fn write(
         &mut self,
         coder: &mut range::Encoder,
@@ -82,7 +82,7 @@ impl Assembler {
     }
 }
 
-/// Codes blocks until the room is filled, and returns how many there are.
+/// Codes blocks until the room is filled, and returns their number.
 fn fill(
     coder: &mut range::Encoder,
     count: usize,

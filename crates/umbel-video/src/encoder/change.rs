@@ -1,18 +1,19 @@
 //! Finds the macroblocks that have changed since they were last sent.
 //!
 //! A macroblock has changed when an 8×8 quarter of its luma, or its chroma, differs from what was
-//! sent by more than noise does: in the mean of absolute differences, or in the mean.
+//! sent by more than noise does. The difference is in the mean of absolute differences, or in the
+//! mean.
 //!
 //! Noise is estimated where there is least of anything else. The difference from the frame before
-//! overestimates it where things move, the roughness of the picture where there is texture: the
-//! lower of the two, each taken from the quietest fifth of a sample, is the estimate. It rises only
+//! overestimates it where things move, the roughness of the picture where there is texture. The
+//! estimate is the lower of the two, each taken from the quietest fifth of a sample. It rises only
 //! where something stands still: where the differences of that fifth are alike, and no more than
 //! its roughness explains.
 
 use crate::canvas::Canvas;
 use crate::planes::BLOCKS;
 
-/// Blocks of luma of which noise is estimated: one in so many, others in each frame.
+/// Blocks of luma of which noise is estimated: one in this number, others in each frame.
 const SAMPLED: usize = 11;
 
 /// Share of a sample that lies below the estimate: 1/5.
@@ -57,7 +58,7 @@ impl Detector {
         Self { noise: None, turn: 0, temporal: Vec::new(), spatial: Vec::new() }
     }
 
-    /// Standard deviation of the noise, in grey levels.
+    /// Returns the standard deviation of the noise, in grey levels.
     pub(super) fn noise(&self) -> f32 {
         self.noise.unwrap_or(0.0)
     }

@@ -18,9 +18,10 @@
 //! # Rate control
 //!
 //! A layer has a token bucket that holds 0.25 s of its rate, at least a packet and a half. New
-//! content takes from it first, up to the share that is kept for blocks that stand still and coarse;
-//! then those take what is left. Bytes are counted as written, with the headers on the wire. A layer
-//! whose bits of one frame do not fill a good part of a packet sends every few frames.
+//! content takes from it first, up to the share that is kept for blocks that stand still and
+//! coarse. Then those take what is left. Bytes are counted as written, with the headers on the
+//! wire. A layer whose bits of one frame do not fill a good part of a packet sends every few
+//! frames.
 
 mod assemble;
 mod change;
@@ -62,7 +63,7 @@ pub struct EncoderConfig {
     pub packet_overhead: usize,
     /// The time in which everything is repeated for those who join, or lost it. Default 4 s.
     pub refresh: Duration,
-    /// Tells packets of this stream from those of others. Default 0.
+    /// Number that tells packets of this stream from those of others. Default 0.
     pub stream: u16,
 }
 
@@ -78,7 +79,7 @@ impl Default for EncoderConfig {
     }
 }
 
-/// Why a stream cannot be coded so.
+/// Reason why a stream cannot be coded so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// Too many layers, or none.
@@ -97,7 +98,7 @@ pub enum ConfigError {
     PacketLen(usize),
 }
 
-/// Why a frame is refused.
+/// Reason why a frame is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EncodeError {
     /// It has another size than the stream.
@@ -256,7 +257,7 @@ impl Encoder {
     /// frames, so do the numbers.
     ///
     /// A frame's packets of a layer are at most what the layer sends in 0.25 s, or a packet and a
-    /// half; on average they keep its rate. Whoever paces them needs a queue of that length.
+    /// half. On average they keep its rate. The host that paces them needs a queue of that length.
     ///
     /// # Errors
     ///
@@ -360,8 +361,8 @@ impl Encoder {
         budget.tokens() > 0.0 && (budget.tokens() >= worth || budget.is_full())
     }
 
-    /// Returns the plane, for each layer, below which new content need not go: that of what stands
-    /// still, for that will be seen for longer; and that of noise.
+    /// Returns the plane, for each layer, below which new content need not go. It is that of what
+    /// stands still, for that will be seen for longer; and that of noise.
     fn finest(&self) -> Vec<u8> {
         let noise = self.noise_plane();
         let few = self.blocks.len() / 32;
@@ -380,8 +381,8 @@ impl Encoder {
         (0..self.budgets.len()).map(finest).collect()
     }
 
-    /// Returns which share of each layer's bits is for blocks that stand still: the larger, the more
-    /// of them have planes missing.
+    /// Returns which share of each layer's bits is for blocks that stand still: the larger, the
+    /// more of them have planes missing.
     fn kept_for_still(&self, number: u64) -> Vec<f32> {
         let noise = self.noise_plane();
         let coarse = |layer: usize| {
@@ -395,7 +396,7 @@ impl Encoder {
         (0..self.budgets.len()).map(coarse).collect()
     }
 
-    /// The plane below which there is only noise.
+    /// Returns the plane below which there is only noise.
     fn noise_plane(&self) -> u8 {
         let steps = self.detector.noise() * 4.0;
         if steps <= 1.0 { 0 } else { (steps.log2() - 0.2).ceil().clamp(0.0, 6.0) as u8 }

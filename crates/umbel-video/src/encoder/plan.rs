@@ -8,13 +8,14 @@
 //! ```
 //!
 //! A layer takes on as many blocks as fit into its bits at the *floor*, the coarsest plane that is
-//! worth sending; what is left starts in the next layer, and levels below keep the older content.
-//! Then the layer's blocks share its bits: all go down to the same level, a plane and a fraction.
+//! worth sending. Blocks that are left start in the next layer, and levels below keep the older
+//! content. Then the layer's blocks share its bits: all go down to the same level, a plane and a
+//! fraction.
 //!
 //! **Policy.** When few blocks change, they start at a plane that looks well, and those that do not
-//! fit wait for another layer. When many change, a level whose bits do not suffice would be a mosaic
-//! of old and new. So all blocks start, at a coarser plane. When not even that fits, the layer
-//! saves its bits for a whole picture: its frame rate falls, not its coherence.
+//! fit wait for another layer. When many change, a level whose bits do not suffice would be a
+//! mosaic of old and new. So all blocks start, at a coarser plane. When not even that fits, the
+//! layer saves its bits for a whole picture: its frame rate falls, not its coherence.
 
 use crate::packet::{NOTHING, Sixteenths};
 use crate::planes::PLANES;
@@ -48,8 +49,8 @@ pub(super) struct Level {
 }
 
 /// Assigns a start layer to each block, and returns each layer's level. `fresh` is sorted, most
-/// important first; `finest` is the plane of each layer below which bits are better spent on
-/// blocks that stand still; `ready` says which layers send in this frame.
+/// important first. `finest` is the plane of each layer below which bits are better spent on blocks
+/// that stand still. `ready` tells which layers send in this frame.
 pub(super) fn plan(
     fresh: &mut [Fresh],
     total: usize,
@@ -156,7 +157,7 @@ mod tests {
         (0..count).map(|address| Fresh { address, importance: 1.0, cost, start: None }).collect()
     }
 
-    /// A layer that has this many bits; it is full with 0.25 s of its rate.
+    /// Returns a layer that has this many bits; it is full with 0.25 s of its rate.
     fn budget(bits: u64, full: bool) -> Budget {
         let rate = FrameRate::new(30, 1).expect("a rate");
         let mut budget = Budget::new(bits * 8, rate, 0);

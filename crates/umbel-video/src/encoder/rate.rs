@@ -1,7 +1,7 @@
 //! Budget of bits, and estimates of what coding takes.
 //!
-//! Each layer has a token bucket. What a macroblock will take is estimated from how many of its
-//! numbers are of which magnitude, times a factor for each layer that follows what it took.
+//! Each layer has a token bucket. The bits of a macroblock are estimated from how many of its
+//! numbers are of which magnitude. For each layer, a factor follows what it took.
 
 use crate::frame::FrameRate;
 use crate::planes::{Counts, PLANES};
@@ -81,7 +81,7 @@ impl Budget {
         self.tokens = self.tokens.min(self.depth);
     }
 
-    /// Adds what so many frames bring.
+    /// Adds the bits of this number of frames.
     pub(super) fn earn(&mut self, frames: u64) {
         let earned = self.bits_per_frame * frames as f64;
         self.tokens = (self.tokens + earned).min(self.depth);

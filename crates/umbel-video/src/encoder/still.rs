@@ -2,14 +2,14 @@
 //!
 //! In this order:
 //!
-//! 1. **Repeat**, base layer only: a window moves over the picture once in two thirds of the refresh
-//!    time. What was not sent for a third of it starts again. So whoever joins has something of
-//!    every block within the refresh time.
+//! 1. **Repeat**, base layer only: a window moves over the picture once in two thirds of the
+//!    refresh time. Blocks that were not sent for a third of it start again. So a receiver that
+//!    joins has something of every block within the refresh time.
 //! 2. **Catch up**: blocks whose content started in a layer above start in this one.
 //! 3. **Refine**: the next plane of the blocks of which the level holds least.
-//! 4. **Repeat planes**: all that this layer holds more than the one below, block by block, for those
-//!    who joined later or lost some. It has a part of the bits while there is something to refine,
-//!    and all that is left otherwise, but goes round no faster than the refresh time.
+//! 4. **Repeat planes**: all that this layer holds more than the one below, block by block, for
+//!    those who joined later or lost some. It has a part of the bits while there is something to
+//!    refine, and all that is left otherwise. It goes round no faster than the refresh time.
 
 use crate::models::Models;
 use crate::packet::{Check, Kind, Segment};
@@ -138,7 +138,7 @@ impl Encoder {
         self.restart(layer, number, &run, REPEATED, assembler);
     }
 
-    /// Sends blocks as if they were new. Who has them already has nothing to do.
+    /// Sends blocks as if they were new. A receiver that has them already has nothing to do.
     fn restart(
         &mut self,
         layer: usize,

@@ -1,5 +1,5 @@
-//! A decoder and a reader behind any bytes. The fuzz targets run these, and `corpus.rs` runs them on
-//! the corpora of the fuzz targets.
+//! A decoder and a reader behind any bytes. The fuzz targets run these, and `corpus.rs` runs them
+//! on the corpora of the fuzz targets.
 
 #![allow(unreachable_pub, dead_code, clippy::unwrap_used, reason = "shared by test binaries")]
 
@@ -12,7 +12,7 @@ const HEAD: usize = 3;
 /// Longest Y4M frame that is read here: fuzzers have no patience.
 const MAX_FRAME: usize = 1 << 16;
 
-/// Size of the pictures in the corpus.
+/// Returns the size of the pictures in the corpus.
 pub fn size() -> Size {
     Size::new(80, 48).unwrap()
 }
@@ -29,7 +29,7 @@ pub fn packets(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     out
 }
 
-/// A decoder of which every packet is decoded or counted, and that always has a picture.
+/// Checks that a decoder decodes or counts every packet, and always has a picture.
 pub fn video_packets(bytes: &[u8]) {
     let packets = packets(bytes);
     for reorder_frames in [0, 2] {
@@ -46,7 +46,7 @@ pub fn video_packets(bytes: &[u8]) {
     }
 }
 
-/// A reader that gives frames of the size that was declared, or says what is wrong.
+/// Checks that a reader returns frames of the size that was declared, or says what is wrong.
 pub fn y4m(bytes: &[u8]) {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,

@@ -1,9 +1,9 @@
-//! How the receivers of a feed recover what they lost.
+//! Ways by which the receivers of a feed recover losses.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How losses are recovered. Content, blocks and guarantees are the same with all of them.
+/// Recovery of losses. Content, blocks and guarantees are the same with all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Recovery {
     /// By a control tree of domain managers: TMTP.
@@ -11,7 +11,7 @@ pub enum Recovery {
     Tree,
     /// By the helpers that routers choose: LMS.
     Lms,
-    /// By whoever has it and answers first: SRM.
+    /// By any member that has it and answers first: SRM.
     Srm,
     /// By the source alone.
     Source,
@@ -26,7 +26,7 @@ impl Recovery {
         self == Recovery::Tree
     }
 
-    /// Returns whether members send to a group of their own, besides the data channel.
+    /// Returns whether members send to their own group, besides the data channel.
     pub fn has_group(self) -> bool {
         matches!(self, Recovery::Tree | Recovery::Srm)
     }

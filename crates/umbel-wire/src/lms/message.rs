@@ -315,7 +315,7 @@ impl Request {
     }
 }
 
-/// What routers write into a request, and read of it.
+/// State that routers write into a request, and read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) requestor: Option<SocketAddr>,

@@ -37,8 +37,8 @@ pub mod limits {
     /// Maximum length of a data unit or an anycast query in bytes. A repair in a DMCAST also fits a
     /// UDP datagram.
     pub const PAYLOAD_LEN: usize = crate::control::MAX_UNIT;
-    /// Bytes around a data packet in a DMCAST, at most, less what `umbel send` leaves free of an MTU
-    /// for other headers.
+    /// Bytes around a data packet in a DMCAST, at most, less what `umbel send` leaves free of an
+    /// MTU for other headers.
     pub const AROUND_PACKET: usize = 96;
     /// Maximum of any duration in a message.
     pub const DURATION: Duration = Duration::from_hours(1);

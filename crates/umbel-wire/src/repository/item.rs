@@ -12,7 +12,7 @@
 //! 7. the media type: length and bytes if `MEDIA`; otherwise absent, and equal to the previous one
 //!    if `SAME_MEDIA`, or empty;
 //! 8. the object's length; and, unless `SAME_OTI` says that they equal the previous ones: FEC
-//!    Encoding ID, symbol length, source symbols and encoding symbols of a block.
+//!    Encoding ID, symbol length, source symbols, encoding symbols of a block.
 
 use super::{ItemInfo, limits};
 use crate::codec::{Reader, put_bytes, put_signed, put_varint};

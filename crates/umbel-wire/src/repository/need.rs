@@ -4,7 +4,7 @@
 //!
 //! - Symbols: `(symbols − 1) × 4 + gap × 2 + many`; if `gap`, the number of blocks between the
 //!   previous run and this one, less 1; if `many`, the number of blocks less 2. A block next to its
-//!   neighbour that needs at most 32 symbols takes one byte, so the 6,000 blocks of a 1 GB item
+//!   neighbour that needs at most 32 symbols takes one byte. So the 6,000 blocks of a 1 GB item
 //!   take at most 6 KB.
 //! - Exact: `(count − 1) × 2 + other`; if `other`, the distance in blocks from the previous run's
 //!   block, less 1, and the first symbol; otherwise the number of symbols in between.

@@ -254,8 +254,9 @@ fn read_keys(fields: &mut Fields<'_>) -> Result<Vec<GroupKey>, ParseError> {
     Ok(keys)
 }
 
-/// Appends each announcement relative to the previous one: transmission (wrapping, from one more; 0
-/// at first), TOI (signed difference from the previous one), channel, first block, blocks, packets.
+/// Appends each announcement relative to the previous one. Its fields are transmission (wrapping,
+/// from one more; 0 at first), TOI (signed difference from the previous one), channel, first block,
+/// blocks, packets.
 fn put_announcements(out: &mut Vec<u8>, announcements: &[Announcement]) {
     let (mut transmission, mut toi) = (0_u32, 0_u32);
     for announcement in announcements {

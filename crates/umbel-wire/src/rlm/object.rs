@@ -14,8 +14,8 @@ const BLOCK_SYMBOLS: Field = Field { number: 5, name: "symbols of a block" };
 /// Maximum length of an object's name in bytes.
 pub const MAX_NAME: usize = 512;
 
-/// What a receiver must know of an object. It is block 0 of the object, as one control message. The
-/// content is split into the blocks from 1 on.
+/// Description of an object for its receivers. It is block 0 of the object, as one control message.
+/// The content is split into the blocks from 1 on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectHead {
     /// Name, as the application means it; at most [`MAX_NAME`] bytes. Not a path to be trusted.

@@ -1,4 +1,4 @@
-//! Where a key frame begins, from which a decoder can start.
+//! Key frames, from which a decoder can start.
 
 /// A video format whose key frames can be told by the first bytes of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,8 @@ const WORD: usize = 4;
 /// A checked RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
-    /// The marker, which profiles define. Most video formats set it in the last packet of a picture.
+    /// The marker, which profiles define. Most video formats set it in the last packet of a
+    /// picture.
     pub marker: bool,
     /// Payload type, 0 to 127.
     pub payload_type: u8,
@@ -64,8 +65,8 @@ impl<'a> RtpPacket<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the version is not 2, if a part of the header or the padding does not
-    /// fit, or if it is an RTCP packet [RFC 5761 §4].
+    /// Returns an error if the version is not 2, or if a part of the header or the padding does not
+    /// fit. An RTCP packet [RFC 5761 §4] is an error, too.
     pub fn parse(bytes: &'a [u8]) -> Result<RtpPacket<'a>, ParseError> {
         let bad = |problem| ParseError::Value { what: "RTP packet", problem };
         let (fixed, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(bad("too short"))?;

@@ -12,7 +12,7 @@ pub const MAX_SIDE: u16 = 8192;
 
 const WHAT: &str = "x-umbel-content";
 const HLS: &str = "hls";
-/// What is said of content whose formats the layers tell.
+/// Word for content whose formats are in its layers.
 pub(super) const RTP: &str = "rtp";
 
 /// Content of a stream.
@@ -29,7 +29,7 @@ pub enum StreamContent {
         /// Pictures per second.
         rate: FrameRate,
     },
-    /// A ladder of HTTP Live Streaming, each rendition on a layer of its own: `hls`.
+    /// A ladder of HTTP Live Streaming, each rendition on its own layer: `hls`.
     Hls,
     /// RTP packets of anyone's codec, whose format each layer tells: `rtp`.
     Rtp(Vec<RtpFormat>),

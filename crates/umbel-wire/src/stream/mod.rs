@@ -88,7 +88,7 @@ pub struct Stream {
     pub control: Option<Channel>,
     /// Maximum hop count of any packet of the stream, at least 1.
     pub scope: u8,
-    /// How layers depend on each other.
+    /// Dependence of layers on each other.
     pub mode: StreamMode,
     /// Maximum length of a symbol in bytes, at least 1.
     pub symbol_len: u16,
@@ -103,7 +103,7 @@ pub struct Stream {
     pub version: u64,
 }
 
-/// How the layers of a stream depend on each other.
+/// Dependence of the layers of a stream on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamMode {
     /// A layer refines those below it.
@@ -226,7 +226,7 @@ impl Stream {
     /// # Errors
     ///
     /// Returns an error if the description claims to be a stream, but an attribute or a layer is
-    /// missing or out of range, or the version of the protocol or of the codec is another one.
+    /// missing or out of range. Another version of the protocol or of the codec is an error, too.
     pub fn from_description(description: &Description) -> Result<Option<Stream>, ParseError> {
         let Some(version) = description.attribute(RLM) else { return Ok(None) };
         if version != VERSION.to_string() {

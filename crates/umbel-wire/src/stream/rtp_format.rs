@@ -31,8 +31,8 @@ impl RtpFormat {
     ///
     /// # Errors
     ///
-    /// Returns an error if the medium is not plain RTP, if its payload type is out of range,
-    /// or if it is dynamic and no `rtpmap` tells what it means.
+    /// Returns an error if the medium is not plain RTP, or if its payload type is out of range. A
+    /// dynamic type without an `rtpmap` is an error, too.
     pub fn of_medium(media: &Media) -> Result<RtpFormat, ParseError> {
         if !matches!(&media.protocol[..], "RTP/AVP" | "RTP/AVPF") {
             let problem = "not RTP/AVP: what is encrypted or framed otherwise is not relayed";

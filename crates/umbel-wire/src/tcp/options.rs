@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Kind 253 is for experiments, told apart by an identifier [RFC 6994]. Stacks that do not know it
-//! ignore it. What follows the version is for those who know that version. To all others it says
-//! nothing, and the connection is served by unicast.
+//! ignore it. The part after the version is for implementations that know that version. To all
+//! others it says nothing, and the connection is served by unicast.
 
 use super::Seq;
 use crate::ParseError;
@@ -72,7 +72,7 @@ impl PartialEq for SackBlocks {
 
 impl Eq for SackBlocks {}
 
-/// What the membership option says.
+/// Meaning of the membership option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// Destination port of the channel on which this connection is served from now on; 0 if it is
@@ -118,7 +118,7 @@ pub struct Options {
     pub window_scale: Option<u8>,
     /// Whether selective acknowledgements may be sent.
     pub sack_permitted: bool,
-    /// What was received out of order.
+    /// Blocks that were received out of order.
     pub sack: SackBlocks,
     /// Which channel serves this connection. Only in unicast segments of the source.
     pub membership: Option<Membership>,

@@ -83,7 +83,8 @@ mod tests {
 
     use super::*;
 
-    /// A packet of 10.0.0.1 to 10.0.0.2 with `options` words of options, and two bytes behind it.
+    /// Returns a packet of 10.0.0.1 to 10.0.0.2 with `options` words of options, and two bytes
+    /// behind it.
     fn v4(options: u8) -> Vec<u8> {
         let length = 40 + 4 * options;
         let mut packet = vec![0x45 + options, 0, 0, length, 0, 0, 0x40, 0, 9, TCP, 0, 0];

@@ -1,5 +1,5 @@
-//! What nodes tell those above them: acknowledgements, NACKs and reports, and the page of the tree
-//! that the reports make.
+//! Messages of nodes to those above them: acknowledgements, NACKs and reports. Also the page of the
+//! tree, which the reports make.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -15,9 +15,9 @@
 //! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
 //! left on arrival, plus 1.
 //!
-//! Where a feed has a token or a list of keys, a [`Stamp`] stands behind each message in its
-//! datagram, except in TREE_QUERY, TREE_PAGE and KEY_ANSWER. Its key, and who checks it, are up to
-//! the engines.
+//! Where a feed has a token or a list of keys, a [`Stamp`] follows each message in its datagram.
+//! TREE_QUERY, TREE_PAGE and KEY_ANSWER have none. Its key, and who checks it, are up to the
+//! engines.
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
@@ -167,8 +167,8 @@ pub enum Body {
         /// The blocks: ascending, not overlapping, at least 1 and at most [`limits::FETCH_RUNS`]
         /// runs.
         runs: Vec<BlockRun>,
-        /// Those among them that are to come by unicast, whoever else wants them: symbols that came
-        /// to all were forged. Sources of earlier releases do not look at it.
+        /// Those among them that are to come by unicast, even if others want them: symbols that
+        /// came to all were forged. Sources of earlier releases do not look at it.
         alone: Vec<BlockRun>,
     },
     /// Answers a FETCH without a valid cookie, to ask again with this one.
@@ -408,8 +408,8 @@ pub struct Heartbeat {
     pub feed: FeedInfo,
     /// The source's beacon. Its path is the source alone.
     pub beacon: Beacon,
-    /// What only the source has known so far, once it says that the feed is over or has failed. The
-    /// announcement has its digest.
+    /// Secret that only the source has known so far, once it says that the feed is over or has
+    /// failed. The announcement has its digest.
     pub last_word: Option<[u8; 32]>,
 }
 

@@ -20,14 +20,14 @@ use umbel_wire::{DataPacket, Parsed};
 use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, ip, lms, membership, mld};
 use umbel_wire::{pgm, pim, rlm, srm, tcp, tmtp};
 
-/// A parsed packet can be emitted, and parsing it returns the same packet.
+/// Checks that a parsed packet can be emitted, and that parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
     let Ok(packet) = DataPacket::parse(bytes) else { return };
     let again = [&packet.header.emit().unwrap(), packet.symbol].concat();
     assert_eq!(DataPacket::parse(&again), Ok(packet));
 }
 
-/// The header of a sealed packet, and of a sealed message, is emitted as it was parsed.
+/// Checks that the header of a sealed packet, and of a sealed message, is emitted as it was parsed.
 pub fn sealed_packet(bytes: &[u8]) {
     if let Ok(packet) = SealedPacket::parse(bytes) {
         assert_eq!(packet.header.emit().as_ref(), Ok(packet.associated));
@@ -40,7 +40,7 @@ pub fn sealed_packet(bytes: &[u8]) {
     }
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message.
 pub fn client_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = ClientMessage::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -48,7 +48,7 @@ pub fn client_message(bytes: &[u8]) {
     assert_eq!(ClientMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message.
 pub fn server_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = ServerMessage::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -56,8 +56,8 @@ pub fn server_message(bytes: &[u8]) {
     assert_eq!(ServerMessage::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed head can be emitted, and parsing it returns the same head. No block is longer than
-/// allowed.
+/// Checks that a parsed head can be emitted, and that parsing it returns the same head. No block is
+/// longer than allowed.
 pub fn unicast_block(bytes: &[u8]) {
     let max_len = 1 << 20;
     let Ok(head) = UnicastBlock::parse(bytes, max_len) else { return };
@@ -65,7 +65,7 @@ pub fn unicast_block(bytes: &[u8]) {
     assert_eq!(head.emit(), bytes[..UnicastBlock::LEN]);
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message.
 pub fn find_sessions(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = FindSessions::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -73,7 +73,7 @@ pub fn find_sessions(bytes: &[u8]) {
     assert_eq!(FindSessions::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message.
 pub fn srm_message(bytes: &[u8]) {
     let Ok(Parsed::Message { message, .. }) = srm::Message::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -81,8 +81,9 @@ pub fn srm_message(bytes: &[u8]) {
     assert_eq!(srm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes alone
-/// tell that it is one of LMS, and whether it is a repair. What is read the short way is the same.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. Its
+/// first bytes alone tell that it is one of LMS, and whether it is a repair. A message that is read
+/// the short way is the same.
 pub fn lms_message(bytes: &[u8]) {
     let plain = lms::Plain::parse(bytes);
     let Ok(Parsed::Message { message, .. }) = lms::Message::parse(bytes) else {
@@ -106,8 +107,8 @@ pub fn lms_message(bytes: &[u8]) {
     assert_eq!(lms::Message::is_repair(bytes), matches!(message, lms::Message::Repair { .. }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
-/// its type.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. Its
+/// first bytes tell its type.
 pub fn pgm_message(bytes: &[u8]) {
     let known = pgm::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = pgm::Message::parse(bytes) else { return };
@@ -117,8 +118,8 @@ pub fn pgm_message(bytes: &[u8]) {
     assert_eq!(pgm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A packet keeps all but the identity that a relay writes into it. No payload breaks the search for
-/// key frames.
+/// Checks that a packet keeps all but the identity that a relay writes into it. No payload breaks
+/// the search for key frames.
 pub fn rtp_packet(bytes: &[u8]) {
     let Ok(packet) = RtpPacket::parse(bytes) else { return };
     assert!(!rtp::is_rtcp(bytes) && packet.payload.len() + rtp::HEADER_LEN <= bytes.len());
@@ -138,8 +139,8 @@ pub fn rtp_packet(bytes: &[u8]) {
     assert_eq!(RtpPacket::parse(&again), Ok(expected));
 }
 
-/// A parsed packet can be emitted, and parsing it returns the same packet, description and
-/// session.
+/// Checks that a parsed packet can be emitted, and that parsing it returns the same packet,
+/// description and session.
 pub fn sap_packet(bytes: &[u8]) {
     let Ok(packet) = SapPacket::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -162,8 +163,9 @@ pub fn sap_packet(bytes: &[u8]) {
     assert_eq!(SessionKind::from_description(&session.describe("umbel")), Ok(Some(session)));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. None takes more memory
-/// than its bytes justify. The checksum is made right first, since hardly any input has it right.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. None
+/// takes more memory than its bytes justify. The checksum is made right first, since hardly any
+/// input has it right.
 pub fn igmp_message(bytes: &[u8]) {
     let _ = igmp::parse(bytes);
     let bytes = with_checksum(bytes, Sum::default());
@@ -174,8 +176,8 @@ pub fn igmp_message(bytes: &[u8]) {
     assert_eq!(igmp::parse(&again), Ok(Some(message)));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. None takes more memory
-/// than its bytes justify. The checksum is made right first.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. None
+/// takes more memory than its bytes justify. The checksum is made right first.
 pub fn mld_message(bytes: &[u8]) {
     let (from, to) = (Ipv6Addr::LOCALHOST, mld::REPORT_GROUP);
     let _ = mld::parse(bytes, from, to);
@@ -188,8 +190,8 @@ pub fn mld_message(bytes: &[u8]) {
     assert_eq!(mld::parse(&again, from, to), Ok(Some(message)));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message, over either family. The
-/// checksum is made right first.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message, over
+/// either family. The checksum is made right first.
 pub fn pim_message(bytes: &[u8]) {
     let v4 = (IpAddr::from([10, 0, 0, 1]), IpAddr::from(pim::ALL_ROUTERS_V4));
     let v6 = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(pim::ALL_ROUTERS_V6));
@@ -231,8 +233,8 @@ fn bounded_membership(message: &membership::Message, len: usize, address_len: us
     assert!(addresses * address_len <= len);
 }
 
-/// A parsed datagram can be emitted, and parsing it returns the same. No packet lengthens by being
-/// forwarded.
+/// Checks that a parsed datagram can be emitted, and that parsing it returns the same. No packet
+/// lengthens by being forwarded.
 pub fn ip_datagram(bytes: &[u8]) {
     let mut packet = bytes.to_vec();
     let _ = datagram::forward(&mut packet);
@@ -247,8 +249,8 @@ pub fn ip_datagram(bytes: &[u8]) {
     }
 }
 
-/// A parsed segment can be emitted, and parsing it returns the same segment, as far as its blocks
-/// fit beside the other options.
+/// Checks that a parsed segment can be emitted, and that parsing it returns the same segment, as
+/// far as its blocks fit beside the options.
 pub fn tcp_segment(bytes: &[u8]) {
     let Ok(segment) = tcp::Segment::parse(bytes) else { return };
     let mut again = Vec::new();
@@ -262,7 +264,7 @@ pub fn tcp_segment(bytes: &[u8]) {
     assert_eq!(back, segment);
 }
 
-/// A parsed head can be emitted, and has the same bytes again.
+/// Checks that a parsed head can be emitted, and has the same bytes again.
 pub fn sealed_head(bytes: &[u8]) {
     let Ok(head) = SealedHead::parse(bytes) else { return };
     let keys: Vec<_> = head.keys().collect();
@@ -271,8 +273,8 @@ pub fn sealed_head(bytes: &[u8]) {
     assert_eq!(again, bytes);
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
-/// its type.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. Its
+/// first bytes tell its type.
 pub fn rlm_message(bytes: &[u8]) {
     if let Ok(head) = rlm::ObjectHead::parse(bytes) {
         let mut again = Vec::new();
@@ -287,7 +289,7 @@ pub fn rlm_message(bytes: &[u8]) {
     assert_eq!(rlm::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message.
 pub fn basep_message(bytes: &[u8]) {
     let known = basep::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = basep::Message::parse(bytes) else { return };
@@ -297,8 +299,8 @@ pub fn basep_message(bytes: &[u8]) {
     assert_eq!(basep::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A parsed message can be emitted, and parsing it returns the same message. Its first bytes tell
-/// its type. The same holds for the data packets of feeds.
+/// Checks that a parsed message can be emitted, and that parsing it returns the same message. Its
+/// first bytes tell its type. The same holds for the data packets of feeds.
 pub fn tmtp_message(bytes: &[u8]) {
     if let Ok(packet) = SmallBlockPacket::parse(bytes) {
         let mut again = vec![0; SmallBlockHeader::LEN];
@@ -320,8 +322,8 @@ pub fn tmtp_message(bytes: &[u8]) {
     assert_eq!(tmtp::Message::parse(&again), Ok(Parsed::Message { message, skipped: 0 }));
 }
 
-/// A longer part of a stream never changes the result: first nothing, then always the same header
-/// or an error.
+/// Checks that a longer part of a stream never changes the result: first nothing, then always the
+/// same header or an error.
 pub fn control_peek(bytes: &[u8]) {
     let whole = control::peek(bytes);
     for len in 0..bytes.len().min(FrameHeader::LEN) {

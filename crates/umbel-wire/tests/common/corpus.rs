@@ -20,7 +20,7 @@ pub(crate) fn files(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Runs the check on each file of a target's corpus, which are at least so many.
+/// Runs the check on each file of a target's corpus. There must be at least `at_least` of them.
 #[track_caller]
 pub(crate) fn replay(target: &str, at_least: usize, mut check: impl FnMut(&[u8])) {
     let files = files(target);

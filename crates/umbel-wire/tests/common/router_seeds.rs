@@ -1,4 +1,4 @@
-//! What hosts and multicast routers tell each other.
+//! Messages between hosts and multicast routers.
 
 #![allow(dead_code, unreachable_pub, reason = "shared by test binaries")]
 
@@ -12,7 +12,7 @@ use umbel_wire::{igmp, mld, pim};
 
 type Seeds = Vec<(&'static str, Vec<u8>)>;
 
-/// A group and two sources of a family.
+/// Returns a group and two sources of a family.
 fn addresses(is_ipv6: bool) -> (IpAddr, [IpAddr; 2]) {
     if is_ipv6 {
         let source = |host| Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, host).into();
@@ -23,7 +23,7 @@ fn addresses(is_ipv6: bool) -> (IpAddr, [IpAddr; 2]) {
     }
 }
 
-/// A message of each kind.
+/// Returns a message of each kind.
 pub fn membership(is_ipv6: bool) -> Vec<(&'static str, Message)> {
     let (group, [a, b]) = addresses(is_ipv6);
     let (old, new) =
@@ -91,7 +91,7 @@ pub fn mld_messages() -> Seeds {
     seeds
 }
 
-/// A message of each kind.
+/// Returns a message of each kind.
 pub fn routers(is_ipv6: bool) -> Vec<(&'static str, pim::Message)> {
     let (group, [a, b]) = addresses(is_ipv6);
     let specific = |source| JoinedSource { source, is_specific: true };

@@ -16,8 +16,8 @@ use toml::de::{DeTable, DeValue};
 ///
 /// # Errors
 ///
-/// One line with the file's line: the file cannot be read, is not TOML, names an option that no
-/// command has, or has a value that the option does not take.
+/// One line with the file's line: the file cannot be read or is not TOML, an option is unknown, or
+/// a value is invalid.
 pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Vec<OsString>> {
     let Some(path) = config_path(&args) else { return Ok(args) };
     let path = Path::new(&path);

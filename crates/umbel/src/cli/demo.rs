@@ -240,7 +240,7 @@ impl Watcher for Screen {
         ));
         match &scene.links {
             Links::Namespaces => {
-                self.line("each client is a host of its own, behind a link that loses packets");
+                self.line("each client is a separate host, behind a link that loses packets");
             }
             Links::Loopback { reason } => {
                 self.line("over the loopback interface; each client loses packets on purpose");

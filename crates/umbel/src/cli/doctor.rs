@@ -53,7 +53,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode
     Ok(ExitCode::from(u8::from(count.problems > 0)))
 }
 
-/// Formats a sign, the check and its finding; on a second line the command that mends it.
+/// Formats a sign, the check and its finding; on a second line the command that fixes it.
 fn lines(finding: &Finding) -> String {
     let sign = match finding.verdict {
         Verdict::Ok => '✓',

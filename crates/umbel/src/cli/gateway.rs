@@ -36,7 +36,7 @@ pub(super) struct GatewayArgs {
     /// umbel-stream://… that `umbel stream` printed
     #[arg(value_name = "NAME|URL")]
     stream: SessionSelector,
-    /// Where players are served
+    /// Address at which players are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
     /// Best rendition to receive, from 1 [default: all]
@@ -48,7 +48,7 @@ pub(super) struct GatewayArgs {
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// How long to wait for the stream to be on the air
+    /// Time to wait for the stream to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
     /// Directory of the senders that are known [default: ~/.local/state/umbel]

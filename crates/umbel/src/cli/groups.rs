@@ -23,7 +23,7 @@ const ASK_EVERY: Duration = Duration::from_millis(700);
   umbel groups                   feeds, streams, and whatever else is announced
   umbel groups --wait 10min      listen longer: others announce every five minutes or so")]
 pub(super) struct GroupsArgs {
-    /// How long to listen
+    /// Time for which to listen
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
     /// Interface, by name or address [default: that of the default route]

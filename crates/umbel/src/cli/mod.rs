@@ -117,8 +117,8 @@ enum Command {
     Repro(repro::ReproArgs),
 }
 
-/// Keeps keys and tokens out of files that the system would write if the process crashed. Handlers to
-/// which it pipes the memory decide for themselves.
+/// Keeps keys and tokens out of files that the system would write if the process crashed. Handlers
+/// to which it pipes the memory decide for themselves.
 fn forbid_core_dumps() {
     let limits = getrlimit(Resource::RLIMIT_CORE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, 0, hard));

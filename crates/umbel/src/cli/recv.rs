@@ -53,16 +53,16 @@ pub(super) struct RecvArgs {
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
-    /// Where to begin: everything from the start, or only what is sent from now on
+    /// First content to receive: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// How long to wait for the feed to be on the air
+    /// Time to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// How long the source may be silent before the receiver gives up
+    /// Silence of the source after which the receiver gives up
     #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
     patience: Duration,
     /// Token that the source demands
@@ -74,8 +74,8 @@ pub(super) struct RecvArgs {
     /// [default: as its sender chose]
     #[arg(long, value_name = "SCHEME")]
     recovery: Option<Recovery>,
-    /// Cost at which this receiver offers to repair others' losses to routers with LMS, which take
-    /// the lowest: `auto` is the round trip to the source in microseconds [default: auto]
+    /// Cost of repairs by this receiver, of which routers with LMS choose the lowest: `auto` is the
+    /// round trip to the source in microseconds [default: auto]
     #[arg(long, value_name = "auto|NUMBER", value_parser = parse_cost)]
     cost: Option<Cost>,
     #[command(flatten)]
@@ -231,7 +231,7 @@ fn came(summary: &RecvSummary) -> String {
 fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
     let Since { last, second } = since;
     if last.joined && !now.joined {
-        tracing::info!("no parent any more; looking for another");
+        tracing::info!("lost the parent; looking for another");
     }
     if now.children != last.children {
         tracing::info!("{} children", now.children);

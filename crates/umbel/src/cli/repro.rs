@@ -75,8 +75,8 @@ struct Common {
     /// Threads to run on [default: all processors]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Go on from the runs in DIR/runs.csv that the same program has made with the same options,
-    /// also after it was killed; more seeds and other parts are no other options
+    /// Go on from the runs in DIR/runs.csv by the same program with the same options, even if it
+    /// was killed; seeds and parts may be added
     #[arg(long)]
     resume: bool,
     /// Make the report from DIR/runs.csv alone, without running anything

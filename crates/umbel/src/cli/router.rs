@@ -82,7 +82,7 @@ struct RouteArgs {
 /// Whether requests are steered in the kernel.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum FastPath {
-    /// Where the kernel permits it
+    /// In the kernel where it permits that
     Auto,
     /// Never
     Off,

@@ -90,10 +90,10 @@ pub(super) struct SendArgs {
     /// Repair with the very packets that were lost, instead of fresh symbols of an erasure code
     #[arg(long)]
     exact: bool,
-    /// Who repairs losses: `tree` (managers of subnets, TMTP), `lms` (receivers that routers with
-    /// `umbel router` choose, and the sender where there are none), `srm` (any receiver, by a group
-    /// that all hear), or `source` (the sender alone). Receivers follow. With `lms` and `source`
-    /// only the data channel is multicast
+    /// Recovery of losses: `tree` (managers of subnets, TMTP), `lms` (receivers that routers with
+    /// `umbel router` choose), `srm` (any receiver, by a group that all hear), or `source` (the
+    /// sender alone). With `lms` the sender repairs where there are no such routers. Receivers
+    /// follow. With `lms` and `source` only the data channel is multicast
     #[arg(long, default_value_t = Recovery::Tree, value_name = "SCHEME")]
     recovery: Recovery,
     /// Most packets in a block, 1 to 255

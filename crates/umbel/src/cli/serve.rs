@@ -51,9 +51,8 @@ pub(super) struct ServeArgs {
     /// UDP port of the data channel
     #[arg(long, default_value_t = 7702, value_name = "PORT")]
     channel_port: u16,
-    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes);
-    /// clients that get items by unicast share what the channel leaves of it [default: 90 % of the
-    /// link, at most 900M]
+    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes); the
+    /// rest of it serves unicast [default: 90 % of the link, at most 900M]
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
@@ -76,16 +75,16 @@ pub(super) struct ServeArgs {
     /// any other]
     #[arg(long)]
     scheduler: Option<SchedulerKind>,
-    /// How clients hear of transmissions: srm (all at once, in a multicast control group), unicast
-    /// (each on its session), or auto: srm where any-source multicast works
+    /// Way by which clients hear of transmissions: srm (a multicast control group), unicast (each
+    /// on its session), or auto: srm where any-source multicast works
     #[arg(long, default_value = "auto")]
     control: ControlChoice,
     /// UDP port of the control group
     #[arg(long, default_value_t = 7701, value_name = "PORT")]
     control_port: u16,
-    /// Token that clients must show to get a session; `auto` draws one, which the URL has. What is sent
-    /// by multicast is then sealed (AES-128-GCM), and only they can read it. Without a token, any host
-    /// that joins the group can
+    /// Token that clients must show to get a session; `auto` draws one, which the URL has.
+    /// Multicasts are then sealed (AES-128-GCM), and only such clients can read them. Without a
+    /// token, any host that joins the group can
     #[arg(long, value_name = "TOKEN|auto")]
     token: Option<String>,
     #[command(flatten)]
@@ -104,22 +103,23 @@ pub(super) struct ServeArgs {
     rescan: Duration,
 }
 
-/// Certificates of a server, and of those whom it admits.
+/// Certificates of a server, and of the clients that it admits.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Certificates (PEM files)")]
 struct CertificateArgs {
-    /// Certificate of the server and those between it and its authority, instead of a key of its
-    /// own; clients with --ca need no pin then
+    /// Certificate of the server and those between it and its authority, instead of its own key;
+    /// clients with --ca need no pin then
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Key of the certificate, which only its owner may be able to read
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Authorities of clients: only who has a certificate of one of them gets a session; what is
-    /// sent by multicast is sealed, as with --token
+    /// Authorities of clients: only clients with a certificate of one of them get a session;
+    /// multicasts are sealed, as with --token
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Certificates that the authorities of clients have revoked, as they are when the server starts
+    /// Certificates that the authorities of clients have revoked, as they are when the server
+    /// starts
     #[arg(long, value_name = "FILE", requires = "client_ca")]
     crl: Option<PathBuf>,
 }

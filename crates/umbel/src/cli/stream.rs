@@ -44,14 +44,14 @@ each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_
 layer is a medium of the session description, and its packets are carried as they are.
 Ends with the video, or by Ctrl-C. Receivers are told.")]
 pub(super) struct StreamArgs {
-    /// What to show: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN
+    /// Source of pictures: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN
     #[arg(value_name = "VIDEO", required_unless_present_any = ["hls", "rtp"])]
     video: Option<String>,
     /// A directory of HTTP Live Streaming instead, as it is being written or finished
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["video", "layers", "size", "fps", "again"])]
     hls: Option<PathBuf>,
-    /// RTP instead, as a session description tells that comes from an encoder (ffmpeg: -sdp_file):
+    /// RTP instead, from an encoder that this session description describes (ffmpeg: -sdp_file):
     /// where it is received, one port a layer, and in which formats
     #[arg(long, value_name = "SDP-FILE",
         conflicts_with_all = ["video", "hls", "size", "fps", "again", "repair_listen"])]

@@ -1,4 +1,4 @@
-//! Where a command's token comes from: its arguments, a file, or the environment.
+//! Sources of a command's token: its arguments, a file, or the environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,15 +10,15 @@ use umbel_wire::repository::limits::TOKEN_LEN;
 
 /// Variable of the environment that holds a token.
 const VARIABLE: &str = "UMBEL_TOKEN";
-/// What stands for a token that is drawn anew.
+/// Word for a token that the program draws.
 const AUTO: &str = "auto";
 
 /// A file that holds a token.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct TokenFileArgs {
-    /// File whose first line is the token, and which only its owner may be able to read; other users
-    /// see a --token in the list of processes [default: UMBEL_TOKEN of the environment]
+    /// File whose first line is the token, readable by its owner alone; other users see a --token
+    /// in the list of processes [default: UMBEL_TOKEN of the environment]
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
 }

@@ -32,7 +32,7 @@ pub(super) struct TreeArgs {
     /// With --once: how long managers have to report on themselves
     #[arg(long, default_value = "3s", value_name = "DURATION", value_parser = parse_duration)]
     settle: Duration,
-    /// How long to wait for the feed to be on the air
+    /// Time to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
     /// Interface, by name or address [default: that of the default route]

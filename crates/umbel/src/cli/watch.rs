@@ -41,12 +41,12 @@ pub(super) struct WatchArgs {
     /// umbel-stream://… that `umbel stream` printed
     #[arg(value_name = "NAME|URL")]
     stream: SessionSelector,
-    /// Where pictures go: `-` for Y4M on standard output, a .y4m file, or a file that ffmpeg
+    /// Destination of pictures: `-` for Y4M on standard output, a .y4m file, or a file that ffmpeg
     /// writes; it is replaced without a question
     #[arg(short, long, value_name = "FILE|-", required_unless_present_any = ["stats", "rtp"])]
     output: Option<PathBuf>,
-    /// Where a player receives a stream of RTP: the port of the base layer; each further layer is two
-    /// ports higher. Encodings of which one is received (simulcast) come as one stream
+    /// Address at which a player receives a stream of RTP: the port of the base layer; each further
+    /// layer is two ports higher. Encodings of which one is received (simulcast) come as one stream
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "output")]
     rtp: Option<SocketAddr>,
     /// With --rtp: where to write the session description for the player
@@ -55,8 +55,8 @@ pub(super) struct WatchArgs {
     /// Print level, rate and loss each second, and each change of the level
     #[arg(long)]
     stats: bool,
-    /// Rule by which the level is chosen: that of the RLM paper, or one that also looks at delays and
-    /// mostly tries levels without losing anything
+    /// Rule by which the level is chosen: that of the RLM paper, or one that also looks at delays
+    /// and rarely loses packets to try a level
     #[arg(long, value_name = "rlm|delay", default_value = "rlm", value_parser = parse_controller)]
     controller: ControllerKind,
     /// Most layers to receive [default: all]
@@ -70,13 +70,13 @@ pub(super) struct WatchArgs {
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// How long to wait for the stream to be on the air
+    /// Time to wait for the stream to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// How long the source may be silent before the receiver gives up
+    /// Silence of the source after which the receiver gives up
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = parse_duration)]
     patience: Duration,
-    /// How long to watch [default: to the end]
+    /// Time for which to watch [default: to the end]
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     last: Option<Duration>,
     /// Directory of the senders that are known [default: ~/.local/state/umbel]

@@ -17,7 +17,7 @@ use super::{Client, Message, Sent, Stage, Tale};
 use crate::get::{GetOptions, Interrupt, Observer, Snapshot, get};
 use crate::serve::{ServeOptions, Server};
 
-/// How long the server's last counts may take to be published.
+/// Time that the server's last counts may take to be published.
 const REPORT_AFTER: Duration = Duration::from_millis(300);
 
 /// A server and clients, each client on its own thread.

@@ -42,8 +42,8 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 pub struct DemoOptions {
     /// The directory that is served. Default: one that is created for the demonstration.
     pub dir: Option<PathBuf>,
-    /// Rate of the data channel. Default: the rate that sends every item once in six seconds, within
-    /// 8 to 60 Mbit/s.
+    /// Rate of the data channel. Default: the rate that sends every item once in six seconds,
+    /// within 8 to 60 Mbit/s.
     pub rate: Option<Rate>,
     /// Stay in this process and on the loopback interface, even where namespaces can be created.
     pub loopback: bool,
@@ -57,7 +57,7 @@ pub enum Links {
     Namespaces,
     /// None: clients discard packets that come over the loopback interface.
     Loopback {
-        /// Why there are no namespaces.
+        /// Reason why there are no namespaces.
         reason: String,
     },
 }
@@ -77,16 +77,16 @@ pub struct Scene {
 
 /// Receives news of the demonstration.
 pub trait Watcher {
-    /// The demonstration begins.
+    /// Called when the demonstration begins.
     fn begin(&mut self, _scene: &Scene) {}
 
     /// Reports the progress of a client, a few times a second.
     fn progress(&mut self, _client: usize, _snapshot: &Snapshot) {}
 
-    /// A client has everything.
+    /// Called when a client has everything.
     fn done(&mut self, _client: usize, _summary: &Summary) {}
 
-    /// A client reports a line that its user should know.
+    /// Called when a client reports a line that its user should know.
     fn note(&mut self, _client: usize, _line: &str) {}
 
     /// Returns whether the user interrupts the demonstration. Called several times a second.

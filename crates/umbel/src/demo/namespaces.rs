@@ -17,7 +17,7 @@ use super::{Client, Message, Sent, Stage, Tale};
 const SERVER: &str = "server";
 /// Name of the switch in the middle.
 const SWITCH: &str = "switch";
-/// How long the server may take to start, or to stop.
+/// Time that the server may take to start, or to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// One host for the server and one for each client, around a switch.

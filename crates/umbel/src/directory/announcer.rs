@@ -28,8 +28,8 @@ use super::Directory;
 const ANSWER: Duration = Duration::from_millis(200);
 /// Most answers to single hosts in this time.
 const ANSWERS: u32 = 50;
-/// Pauses between the first announcements. With them, a receiver that waits for the session does not
-/// miss its start because one packet was lost.
+/// Pauses between the first announcements. With them, a receiver that waits for the session does
+/// not miss its start because one packet was lost.
 const FIRST: [Duration; 4] = [
     Duration::from_millis(30),
     Duration::from_millis(100),
@@ -80,7 +80,7 @@ impl Announcer {
             shared: true,
             ..SenderOptions::new(family)
         };
-        // The first session of a host also hears those whom its multicast does not reach.
+        // The first session of a host also hears receivers that its multicast does not reach.
         let usual = SenderOptions { port: QUERY_PORT, ..options.clone() };
         let sender = Sender::open(interface, &usual).or_else(|_| Sender::open(interface, &options));
         let sender = sender.context(why)?;
@@ -139,7 +139,7 @@ struct Voice {
     sender: Sender,
     to: SocketAddr,
     session: SessionKind,
-    /// What is sent while it lasts, and at its end.
+    /// Datagrams of the session: while it lasts, and at its end.
     announcement: Vec<u8>,
     deletion: Vec<u8>,
     /// Announcements of others, which share the bandwidth.

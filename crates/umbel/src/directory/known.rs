@@ -1,10 +1,10 @@
 //! The senders that a receiver knows: the name of each session that it received, and the key of its
 //! sender then.
 //!
-//! Feeds and streams have a file each. It has a line for each, `PIN NAME`, or `PIN @VERSION NAME` with
-//! the last version of the feed, so that an earlier one that somebody sends again is told from it. Of
-//! several lines with one name the last counts. Receivers that run at once add lines one after the
-//! other, and versions have one length, so that they are changed in their place.
+//! Feeds and streams have a file each. It has a line for each, `PIN NAME`, or `PIN @VERSION NAME`
+//! with the last version of the feed. Thus an earlier feed that a stranger replays is recognised.
+//! Of several lines with one name the last counts. Receivers that run at once add lines one after
+//! the other, and versions have one length, so that they are changed in their place.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -44,8 +44,8 @@ impl KnownSenders {
     }
 
     /// Looks up the sender of what a user names, before it is sought. From now on the selector
-    /// selects what comes from that sender alone, unless its user has given another key, and nothing
-    /// earlier than what came last.
+    /// selects sessions of that sender alone, unless its user has given another key. It selects no
+    /// session older than the last.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ fn parse(line: &str) -> Option<(Known, &str)> {
     Some((Known { pin, version: Some(version.parse().ok()?) }, name))
 }
 
-/// What is known of a sender before its session is found.
+/// Knowledge of a sender before its session is found.
 #[derive(Debug)]
 pub struct Acquaintance {
     senders: KnownSenders,
@@ -166,7 +166,8 @@ pub struct Acquaintance {
 
 impl Acquaintance {
     /// Believes the sender of a session that was found, remembers it, and tells the user if nothing
-    /// speaks for it. From now on the selector selects what comes from it alone, and nothing earlier.
+    /// speaks for it. From now on the selector selects what comes from it alone, and nothing
+    /// earlier.
     ///
     /// # Errors
     ///
@@ -237,7 +238,7 @@ mod tests {
         let mut next: SessionSelector = "nightly".parse().unwrap();
         known().look_up(&mut next).unwrap();
         assert_eq!((next.pin, next.since), (Some(pin), 4_000));
-        // Another key that the user gives begins anew.
+        // Another key that the user gives starts from scratch.
         let other = Pin::from_digest([2; 32]);
         let mut next: SessionSelector =
             format!("umbel-feed://nightly?pin={other}").parse().unwrap();

@@ -14,9 +14,9 @@
 //! Standard tools see the announcements, and sessions of theirs are listed here.
 //!
 //! Any host in reach can announce anything. So an announcement is [signed] by its sender, with the
-//! key by which `umbel serve` is known. What is not signed is not received. A receiver knows the key
-//! because its user gives the pin, or because it [remembers](KnownSenders) the key from the first
-//! time.
+//! key by which `umbel serve` is known. A session without a signature is not received. A receiver
+//! has the key because its user gives the pin, or because it [remembers](KnownSenders) the key from
+//! the first time.
 //!
 //! [signed]: umbel_wire::signed
 
@@ -62,7 +62,7 @@ pub struct Session {
     pub description: Description,
     /// The feed or stream, if the session is one that can be received.
     pub kind: Option<SessionKind>,
-    /// Why the session cannot be received, though it claims to be one of Umbel's.
+    /// Reason why the session cannot be received, though it claims to be one of Umbel's.
     pub problem: Option<String>,
     /// Address of the announcer, as it says itself.
     pub announcer: IpAddr,

@@ -1,4 +1,4 @@
-//! How a user names a session.
+//! Names of sessions as users write them.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -60,8 +60,8 @@ impl fmt::Display for Noun {
 
 /// A session as its user names it: `NAME`. `NAME@ADDRESS` or `NAME@ADDRESS:PORT` selects among
 /// several sources with sessions of that name. `umbel-feed://NAME?pin=PIN`, as `umbel send` prints
-/// it, or `umbel-stream://NAME?pin=PIN`, as `umbel stream` does, takes it from the holder of that key
-/// alone; `NAME@ADDRESS` may stand there as well.
+/// it, or `umbel-stream://NAME?pin=PIN`, as `umbel stream` does, takes it from the holder of that
+/// key alone; `NAME@ADDRESS` may stand there as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionSelector {
     /// Name of the session.
@@ -137,7 +137,7 @@ impl SessionSelector {
         self.matches_but_for_key(session) && self.pin.is_none_or(|pin| session.signer == Some(pin))
     }
 
-    /// Returns whether a session is the selected one, whoever signed it.
+    /// Returns whether a session is the selected one, by any signer.
     pub(super) fn matches_but_for_key(&self, session: &Session) -> bool {
         let source = session.source();
         session.description.name == self.name.as_str()
@@ -146,10 +146,10 @@ impl SessionSelector {
     }
 }
 
-/// What a receiver needs to know of a session: its name, and its sender's key.
+/// Everything that a receiver needs to know of a session: its name, and its sender's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionUrl<'a> {
-    /// What it is.
+    /// Kind of session.
     pub noun: Noun,
     /// Name of the session.
     pub name: &'a SessionName,

@@ -8,7 +8,7 @@ use super::Noun;
 
 /// A kind of session that a command receives.
 pub trait Sought: Clone + Into<SessionKind> {
-    /// What people call it.
+    /// Word for it in messages.
     const NOUN: Noun;
 
     /// Returns the session, if it is of this kind.

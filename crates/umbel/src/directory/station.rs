@@ -169,8 +169,8 @@ impl Station {
     ///
     /// # Errors
     ///
-    /// If within `wait` no such session is on the air, if several senders have one, or if the one is
-    /// of another kind or cannot be received.
+    /// If within `wait` no such session is on the air, or if several senders have one. A session of
+    /// another kind, or one that cannot be received, is an error, too.
     pub fn find<S: Sought>(
         &mut self,
         selector: &SessionSelector,
@@ -261,7 +261,7 @@ impl Station {
                 let url = url.unwrap_or_else(|| name.to_string());
                 let (sender, receiver) = (what.sender(), what.receiver());
                 bail!(
-                    "`{name}` has not the key {pin} any more{now}: if that is what its sender's \
+                    "`{name}` no longer has the key {pin}{now}: if that is what its sender's \
                      `{sender}` prints now, run `{receiver} '{url}'`; otherwise somebody else uses \
                      its name"
                 );
@@ -307,7 +307,7 @@ impl Station {
         if found.iter().any(alike) {
             found.retain(alike);
         }
-        // Nobody who can prove nothing stands beside one who can.
+        // A sender without a proof does not stand beside one with a proof.
         if found.iter().any(|session| session.signer.is_some()) {
             found.retain(|session| session.signer.is_some());
         }

@@ -1,6 +1,6 @@
 //! Receives a session, and each session that takes its place.
 //!
-//! Each has a host and a mailbox of its own, so that no input of an earlier session reaches it.
+//! Each has a host and its own mailbox, so that no input of an earlier session reaches it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

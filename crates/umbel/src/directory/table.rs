@@ -35,7 +35,7 @@ struct Heard {
     /// Digest of the payload.
     payload: blake3::Hash,
     version: u64,
-    /// Host that is charged with it: its own source if that was heard, else who sent it first.
+    /// Host that is charged with it: its own source if that was heard, else its first sender.
     from: IpAddr,
 }
 
@@ -84,7 +84,7 @@ impl Directory {
         };
         if packet.deletion {
             let old = self.sessions.get(&key)?;
-            // Whoever repeats a signed announcement cannot make a deletion of it.
+            // A stranger that replays a signed announcement cannot turn it into a deletion.
             let newer = version > old.version && text.starts_with(b"o=");
             if signed.is_some() && !(newer && genuine()) {
                 return None;
@@ -136,7 +136,7 @@ impl Directory {
         if let Author::Key(_) = author {
             let own = self.sessions.iter().filter(|((other, _), _)| other == author);
             if own.clone().count() >= MOST_OF_ONE {
-                // Whoever repeats a sender's earlier announcements has none of its latest.
+                // A stranger that replays a sender's earlier announcements has none of its latest.
                 let oldest = own.min_by_key(|(_, heard)| heard.version).map(|(key, _)| key.clone());
                 self.drop_one(oldest);
             }
@@ -320,7 +320,7 @@ mod tests {
     fn earlier_announcements_of_a_sender_do_not_push_out_its_latest() {
         let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
         let latest = Feed { version: 1_000, ..feed("a", 0) };
-        // The one who repeats them was quicker.
+        // The stranger that repeats them was quicker.
         directory.hear(now, host(9), &signed_packet(latest, false, &keys));
         for tsi in 1..200 {
             let old = Feed { version: tsi.into(), ..feed("a", tsi) };

@@ -125,7 +125,7 @@ impl Watching {
     }
 }
 
-/// Returns whether both are one session, in any versions.
+/// Returns whether both are the same session, in any versions.
 fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
     (one.tsi(), one.source()) == (other.tsi(), other.source())
 }
@@ -228,7 +228,7 @@ mod tests {
         directory.hear(now, from.into(), &signed_packet(feed("a", 2), false, &signer(1)));
         assert_eq!(successor(&directory, &selector, &old, now), None);
         let new = SessionKind::from(stream("a", 3));
-        // What nobody signed takes no place.
+        // An unsigned session takes no place.
         directory.hear(now, from.into(), &packet(new.clone(), false, from));
         assert_eq!(successor(&directory, &selector, &old, now), None);
         directory.hear(now, from.into(), &signed_packet(new.clone(), false, &keys));

@@ -4,7 +4,7 @@ use umbel_net::interface::Interface;
 
 use super::{Finding, querier, system};
 
-/// How a bridge treats groups.
+/// A bridge's treatment of groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bridge {
     /// Name of the bridge.

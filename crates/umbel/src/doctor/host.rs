@@ -13,8 +13,8 @@ use super::{Finding, Verdict, bridge, buffers, igmp, interface, querier, route};
 use crate::endpoint::channel::is_source_specific;
 use crate::endpoint::ports::{CONTROL_PORT, DATA_PORT, DOMAIN_PORT, LAYER_PORT};
 
-/// Other ports of incoming multicast, for feeds, streams, announcements and control groups. Each has the
-/// traffic that is sent there, and the verdict if that does not arrive.
+/// Other ports of incoming multicast, for feeds, streams, announcements and control groups. Each
+/// has the traffic that is sent there, and the verdict if that does not arrive.
 const OTHER_PORTS: [(u16, &str, Verdict); 5] = [
     (sap::PORT, "announcements of feeds", Verdict::Problem),
     (DOMAIN_PORT, "trees of feeds", Verdict::Problem),

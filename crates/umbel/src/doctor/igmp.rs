@@ -1,4 +1,4 @@
-//! How the kernel reports memberships: the version of IGMP or MLD, and the limit of memberships.
+//! The kernel's reports of memberships: the version of IGMP or MLD, and the limit of memberships.
 
 use umbel_net::interface::{Family, Interface};
 

@@ -1,4 +1,4 @@
-//! Why does multicast not arrive? Checks this host, and the path from a server.
+//! Reasons why multicast does not arrive: checks of this host, and of the path from a server.
 //!
 //! ```text
 //!   this host    interface ─ route ─ memberships ─ firewall ─ rp_filter ─ IGMP/MLD ─ querier
@@ -6,7 +6,7 @@
 //!   the path     session ─ multicast ─ loss ─ MTU ─ rate                    (with a server's URL)
 //! ```
 //!
-//! Each check says what it found in plain words, and which command mends it ([`Finding`]). A check
+//! Each check says what it found in plain words, and which command fixes it ([`Finding`]). A check
 //! that is impossible here, because a privilege or a tool is missing, says so.
 //!
 //! The doctor tries things rather than reading settings. It sends datagrams to a group on the
@@ -18,6 +18,7 @@
 //! Linux only. Firewall rules are read from nftables (`nft`), which also holds those of
 //! `iptables-nft`. Of the older iptables only the effect is seen. The doctor misses a querier that
 //! does not answer members that leave a group, and queries only when the doctor does not listen.
+//!
 //! # Validation
 //!
 //! `tests/lab/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
@@ -59,16 +60,16 @@ pub enum Verdict {
     Unknown,
 }
 
-/// What one check found.
+/// Finding of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The check, such as `firewall`. A check may have several findings.
     pub check: &'static str,
     /// Verdict of the check.
     pub verdict: Verdict,
-    /// What was found, as one line in plain words.
+    /// The finding as one line in plain words.
     pub what: String,
-    /// The command that mends it. If there is none on this host, advice on what to do.
+    /// The command that fixes it. If there is none on this host, advice on what to do.
     pub mend: Option<String>,
 }
 
@@ -101,7 +102,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// Formats the check, its finding and the command that mends it, in one line.
+    /// Formats the check, its finding and the command that fixes it, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.check, self.what)?;
         self.mend.iter().try_for_each(|mend| write!(f, " → {mend}"))

@@ -3,7 +3,7 @@
 //! Switches that snoop learn members from the answers, and forget them without queries. General
 //! queries come every one or two minutes [RFC 3376 §8.2], which is too long to wait for. But a
 //! querier asks at once when a member leaves [RFC 3376 §6.4.2] or blocks a source. So this host
-//! does both with groups of its own and listens on a raw socket:
+//! does both with its own groups and listens on a raw socket:
 //!
 //! - It joins two sources of a group and drops one. The querier asks the group, which this host
 //!   still hears.

@@ -38,7 +38,7 @@ pub(super) fn check_v4(interface: &Interface) -> Finding {
 
 pub(super) const FILTER_CHECK: &str = "rp_filter";
 
-/// How the system checks the source of a packet [`Documentation/networking/ip-sysctl.rst`].
+/// The system's check of the source of a packet [`Documentation/networking/ip-sysctl.rst`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filter {
     Off,

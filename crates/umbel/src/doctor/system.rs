@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Longest time that a tool may take.
 const TOOL_TIME: Duration = Duration::from_secs(1);
 
-/// Why a tool has no output.
+/// Reason why a tool has no output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ToolError {
     /// It is not installed.
@@ -51,7 +51,8 @@ pub(super) fn run(tool: &str, args: &[&str]) -> Result<String, ToolError> {
     Ok(stdout.join().unwrap_or_default())
 }
 
-/// The directories of these tools are often missing in the PATH of ordinary users.
+/// Starts a tool in the directories of system tools, which are often missing in the PATH of
+/// ordinary users.
 fn spawn_from_sbin(tool: &str, args: &[&str]) -> std::io::Result<std::process::Child> {
     Command::new(format!("/usr/sbin/{tool}"))
         .args(args)

@@ -5,10 +5,10 @@
 //! - [`items`](Failure): files or items under way, and their results.
 //! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
-//! Each command opens ports, creates its engine and its host, and hands engine and host to its
-//! [`Wiring`], ports and paces to the driver that it gives. The host sees nothing but [`Io`](umbel_engine::host::Io)
-//! and a trait of its own for the rest of its surroundings. So the tests run the same hosts in
-//! virtual time (`virtual_time`).
+//! Each command opens ports, and creates its engine and its host. It hands both to its [`Wiring`],
+//! and ports and paces to the driver that it returns. The host sees nothing but
+//! [`Io`](umbel_engine::host::Io) and its own trait for the rest of its surroundings. So the tests
+//! run the same hosts in virtual time (`virtual_time`).
 
 pub(crate) mod channel;
 mod items;

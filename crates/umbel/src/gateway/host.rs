@@ -129,7 +129,7 @@ impl<F: Fetch> GatewayHost<F> {
         else {
             return;
         };
-        // Playlists come again by themselves.
+        // Playlists are sent again anyway.
         let name = FileName::parse(&head.name).ok().filter(|name| name.extension() != "m3u8");
         if let Some(name) = name.filter(|_| self.source.is_some()) {
             let draw = self.draw();
@@ -232,7 +232,7 @@ impl<F: Fetch> GatewayHost<F> {
             self.heard = now;
             if self.told_quiet {
                 self.told_quiet = false;
-                self.observer.note("packets come again");
+                self.observer.note("packets arrive again");
             }
         } else if now - self.heard >= QUIET && !self.told_quiet {
             self.told_quiet = true;

@@ -7,8 +7,8 @@
 //!                                              source ─ HTTP ─▶ Fetcher ◀──┘ what was lost
 //! ```
 //!
-//! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. What
-//! multicast did not bring whole is fetched from the source, if it repairs.
+//! The receiver takes the one rendition that its path carries [RLM §2, independent layers]. Parts
+//! that multicast did not bring whole are fetched from the source, if it repairs.
 
 pub(crate) mod board;
 mod fetcher;
@@ -50,7 +50,7 @@ pub struct GatewayOptions {
     pub max_level: Option<u8>,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
-    /// How long to wait for a stream of this name to be on the air.
+    /// Time to wait for a stream of this name to be on the air.
     pub wait: Duration,
     /// Whether lost parts are fetched from the source.
     pub repair: bool,
@@ -171,10 +171,10 @@ pub trait GatewayObserver: Send + Sync {
     /// Players are served at this address.
     fn listening(&self, _address: SocketAddr) {}
 
-    /// The stream was found.
+    /// Called when the stream was found.
     fn found(&self, _stream: &Stream, _interface: &str) {}
 
-    /// The level changed.
+    /// Called when the level changed.
     fn level(&self, _level: u8, _layers: u8, _reason: &'static str) {}
 
     /// News of a join-experiment.

@@ -46,7 +46,7 @@ pub(crate) enum Added {
     Parts(Held, u64),
 }
 
-/// A store that keeps items. The engine stores symbols by a handle of its own.
+/// A store that keeps items. The engine stores symbols by its own handle.
 pub(crate) trait ItemStore {
     /// The engine's handle.
     type Sink: SymbolSink;
@@ -68,13 +68,13 @@ pub(crate) trait ItemStore {
     fn may_hold_something(&self) -> bool;
 }
 
-/// What a client asks for, and how long it tries.
+/// Request of a client, and how long it tries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ask {
     /// Glob patterns; empty for everything.
     pub(crate) patterns: Vec<String>,
-    /// How long to retry when the server does not answer. `None`: forever, once it has answered
-    /// before.
+    /// Time for which to retry when the server does not answer. `None`: forever, once it has
+    /// answered before.
     pub(crate) retry_for: Option<Duration>,
     /// Whether a token is shown, so that a sealed channel is expected.
     pub(crate) token: bool,

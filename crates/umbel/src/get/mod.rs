@@ -31,7 +31,7 @@ pub use self::progress::{Observer, Snapshot};
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Wiring, generator, random};
 
-/// What to get, and how.
+/// Options of a client: the items to get, and how.
 #[derive(Clone, Debug)]
 pub struct GetOptions {
     /// The server.
@@ -48,8 +48,8 @@ pub struct GetOptions {
     /// If announced transmissions bring nothing for this long, the client continues by unicast.
     /// Zero: at once; `None`: never.
     pub fallback_after: Option<Duration>,
-    /// How long to retry when the server does not answer. `None`: forever, once it has answered
-    /// before.
+    /// Time for which to retry when the server does not answer. `None`: forever, once it has
+    /// answered before.
     pub retry_for: Option<Duration>,
     /// Whether items are synced to the disk before they count as received.
     pub durable: bool,

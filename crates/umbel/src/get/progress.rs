@@ -43,18 +43,18 @@ pub trait Observer: Send + Sync {
     /// Reports progress, about ten times a second.
     fn progress(&self, _snapshot: &Snapshot) {}
 
-    /// An item is verified and in its place.
+    /// Called when an item is verified and in its place.
     fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
 
-    /// An item was already present.
+    /// Called when an item was already present.
     fn already_there(&self, _name: &str) {}
 
-    /// An item cannot be received.
+    /// Called when an item cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
 
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// Multicast has brought nothing for this long; the client continues by unicast.
+    /// Called when multicast has brought nothing for this long; the client continues by unicast.
     fn fallback(&self, _silent: Duration, _cause: Option<&str>) {}
 }

@@ -27,7 +27,7 @@ impl Streams {
         buffer.extend_from_slice(bytes);
         while buffer.len() >= UnicastBlock::LEN {
             let Ok(head) = UnicastBlock::parse(buffer, MAX_BLOCK) else {
-                tracing::warn!("the server sends what is no block");
+                tracing::warn!("the server sends something other than a block");
                 self.open.insert(stream, None);
                 return;
             };

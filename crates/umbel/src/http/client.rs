@@ -31,7 +31,7 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// What is wanted of a file.
+/// Part of a file that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All of it, if it is no longer than this.

@@ -1,6 +1,6 @@
 //! A small HTTP server for what is in memory, and a client that fetches parts of it.
 //!
-//! - [`Server`] answers from a [`Site`]; hostile requests cost little and wait not long.
+//! - [`Server`] answers from a [`Site`]; hostile requests cost little and wait briefly.
 //! - [`fetch`]: gets a file, or some of its bytes.
 //!
 //! Both are HTTP/1.1 by hyper, on one thread each.

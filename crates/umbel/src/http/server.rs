@@ -41,7 +41,7 @@ const STALLED: Duration = Duration::from_secs(20);
 const WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a server has to offer. It is asked on the server's thread, and must not block.
+/// Files that a server offers. It is asked on the server's thread, and must not block.
 pub(crate) trait Site: Send + Sync + 'static {
     /// Returns the answer to a request for a path, without escapes and without its query.
     fn answer(&self, path: &str) -> Answer;
@@ -168,7 +168,7 @@ async fn respond(
         }
     };
     let headers = response.headers_mut();
-    // What is live is never the same again, and any page may play it.
+    // A live file is never the same again, and any page may play it.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),

@@ -15,7 +15,7 @@ use super::ServeOptions;
 use crate::endpoint::channel::any_source_group;
 use crate::endpoint::random;
 
-/// How clients hear of transmissions.
+/// Way by which clients hear of transmissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ControlChoice {
     /// In a control group if this host's own multicast to it comes back, else on the sessions.
@@ -51,7 +51,7 @@ pub(super) fn open(
         return Ok(None);
     }
     if options.control_port == 0 || options.control_port == options.port {
-        bail!("--control-port must be a port of its own: the default is 7701");
+        bail!("--control-port must be neither 0 nor that of --port: the default is 7701");
     }
     let channel = choose(data.family, options.control_port, pin);
     let sender = SenderOptions { rate: None, loopback: true, ..data.clone() };

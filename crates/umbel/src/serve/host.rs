@@ -93,7 +93,7 @@ pub(crate) struct ServeHost<T> {
     next_rtts: Instant,
     /// Whether the engine waits for the secret of a group key.
     secret_wanted: bool,
-    /// What has kept packets from leaving since the last published status.
+    /// Reason why packets could not leave since the last published status.
     trouble: Option<String>,
 }
 

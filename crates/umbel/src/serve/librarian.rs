@@ -1,5 +1,5 @@
-//! Looks items up. Lists, requests and digests wait for the disk, so they are answered on a thread
-//! of their own. Long answers are given in steps, between which it is the turn of other clients.
+//! Looks items up. Lists, requests and digests wait for the disk, so they are answered on their own
+//! thread. Long answers are given in steps, between which it is the turn of other clients.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ pub(super) struct Librarians {
 }
 
 impl Librarians {
-    /// Asks. A client that has too many questions in line is told so.
+    /// Asks. A client with too many questions in line gets a refusal.
     pub(super) fn ask(&self, question: Question) {
         let Err(refused) = self.questions.put(question) else { return };
         match refused {
@@ -147,7 +147,7 @@ impl Librarian {
         }
     }
 
-    /// Gives a step of an answer. Returns where the rest of it begins, if there is any.
+    /// Handles a step of an answer. Returns where the rest of it begins, if there is any.
     fn answer(&self, question: &Question, from: u64) -> Option<u64> {
         match *question {
             Question::List { session, query, ref patterns, cursor, limit } => {
@@ -196,8 +196,8 @@ impl Librarian {
         }
     }
 
-    /// Answers with a page of the items that match, each with its digest, which may have to be
-    /// computed. Returns where the next page begins.
+    /// Answers with a page of the items that match, each with its digest, which is computed if
+    /// necessary. Returns where the next page begins.
     fn request(
         &self,
         session: SessionId,

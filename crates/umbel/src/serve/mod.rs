@@ -53,7 +53,7 @@ pub use self::status::{ClientReport, Report};
 use crate::endpoint::ports::DATA_PORT;
 use crate::endpoint::{Wiring, channel, generator, packet_len, random};
 
-/// What to serve, and how.
+/// Options of a server: the items to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// A directory, a WARC file or any other file.
@@ -86,17 +86,17 @@ pub struct ServeOptions {
     pub scheduler: Option<SchedulerKind>,
     /// Directory of the key.
     pub state_dir: PathBuf,
-    /// How clients hear of transmissions.
+    /// Way by which clients hear of transmissions.
     pub control: ControlChoice,
     /// The control group's port.
     pub control_port: u16,
-    /// The token that clients must show. What is sent by multicast is then sealed, and only they
-    /// can read it.
+    /// The token that clients must show. Multicasts are then sealed, and only such clients can read
+    /// them.
     pub token: Option<String>,
-    /// The server's certificate and key. Default: a key of its own in `state_dir`.
+    /// The server's certificate and key. Default: its own key in `state_dir`.
     pub identity: Option<Arc<Identity>>,
-    /// Authorities of clients. Only who has a certificate of one of them is admitted, and what is
-    /// sent by multicast is sealed. Default: none.
+    /// Authorities of clients. Only clients with a certificate of one of them are admitted, and
+    /// multicasts are sealed. Default: none.
     pub clients: Option<Arc<Authorities>>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,
@@ -354,7 +354,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Says why the engine stopped, if it did so by itself.
+    /// The reason why the engine stopped, if it did so by itself.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.shut_down(Duration::from_millis(300))
     }

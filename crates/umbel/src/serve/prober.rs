@@ -151,8 +151,8 @@ impl Prober {
 }
 
 impl ProbeChannel {
-    /// Returns a burst as it may be sent: no faster than the server sends, and not for long. Returns
-    /// `None` if its packets are longer than the interface carries.
+    /// Returns a burst as it may be sent: no faster than the server sends, and not for long.
+    /// Returns `None` if its packets are longer than the interface carries.
     fn bounded(&self, burst: Burst) -> Option<Burst> {
         let family = Family::of(self.channel.group);
         let packet_len = burst.packet_len.max(DataHeader::LEN as u16);

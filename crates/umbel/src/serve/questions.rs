@@ -1,5 +1,5 @@
-//! The line of questions to the librarian. Clients take turns, and each has its own in order, so
-//! that nobody who asks much makes the others wait for all of it.
+//! The line of questions to the librarian. Clients take turns, and each has its own in order. So
+//! one that asks much does not make the others wait for all of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct Job {
     pub(super) from: u64,
 }
 
-/// What the librarian is to do next.
+/// Next action of the librarian.
 #[derive(Debug)]
 pub(super) enum Next {
     Answer(Job),

@@ -17,7 +17,7 @@ use super::librarian::{self, Librarians, Question};
 use super::prober::{Burst, ProbeChannel, Prober};
 use crate::endpoint::random;
 
-/// Staff that works on threads of its own.
+/// Staff that works on its own threads.
 #[derive(Debug)]
 pub(super) struct Threads {
     repository: Repository,

@@ -26,7 +26,7 @@ pub struct Report {
     pub control_repairs: u64,
     /// Datagrams in the control group that did not come from its members.
     pub control_forged: u64,
-    /// How often the group key has changed; `None` if the channels are not sealed.
+    /// Number of changes of the group key; `None` if the channels are not sealed.
     pub key_changes: Option<u64>,
     /// NAKs heard.
     pub naks: u64,
@@ -38,7 +38,7 @@ pub struct Report {
     pub unicast_bytes: u64,
     /// Input discarded, by reason.
     pub drops: String,
-    /// What keeps packets from leaving, if anything does.
+    /// Reason why packets cannot leave, if they cannot.
     pub trouble: Option<String>,
 }
 

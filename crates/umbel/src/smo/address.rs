@@ -7,7 +7,7 @@ use std::str::FromStr;
 use umbel_net::interface::{Family, Interface};
 use umbel_wire::Channel;
 
-/// Where a server listens: an address, or any of the interface.
+/// Listening address of a server: one address, or any of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// The address; none takes that of the interface.

@@ -1,4 +1,4 @@
-//! How `umbel smo status` asks a running server: by `status_socket.rs`.
+//! The question of `umbel smo status` to a running server, by `status_socket.rs`.
 
 use std::net::SocketAddr;
 
@@ -37,7 +37,7 @@ pub fn servers() -> anyhow::Result<Vec<SocketAddr>> {
     Ok(servers)
 }
 
-/// Asks a server how it goes. Without an address, there must be one server only.
+/// Asks a server for its report. Without an address, there must be one server only.
 ///
 /// # Errors
 ///

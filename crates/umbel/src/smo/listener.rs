@@ -7,9 +7,9 @@
 //!                         └─ write: once, to all who are attached
 //! ```
 //!
-//! Engine and port have a thread of their own. A write waits while the stream's buffer is full, so
-//! that the slowest receiver slows its writer down. `examples/multicast_response.rs` is a web server
-//! of some lines.
+//! Engine and port have their own thread. A write waits while the stream's buffer is full, so that
+//! the slowest receiver slows its writer down. `examples/multicast_response.rs` is a web server of
+//! some lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -318,7 +318,7 @@ struct ListenHost {
     mailbox: Mailbox<Request>,
     /// `None` once the listener is gone.
     accept: Option<mpsc::UnboundedSender<ChildStream>>,
-    /// Where the bytes of connections go.
+    /// Readers of the bytes of connections.
     children: BTreeMap<ChildId, mpsc::UnboundedSender<io::Result<Bytes>>>,
     members: BTreeMap<MasterId, BTreeSet<ChildId>>,
     waiting: BTreeMap<Stream, Waiting>,

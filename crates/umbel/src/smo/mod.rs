@@ -8,9 +8,10 @@
 //!            └──────────┘                                       └─────────────────────┘
 //! ```
 //!
-//! - [`serve`]: the server. Whom multicast does not reach is served by unicast, in the same way.
+//! - [`serve`]: the server. Clients that multicast does not reach are served by unicast, in the
+//!   same way.
 //! - [`join`]: the helper at a receiver's host.
-//! - [`relay`]: an ordinary client of one server, and a server of its own.
+//! - [`relay`]: an ordinary client of one server, and a server itself.
 //! - [`listener`]: the server as a library on tokio.
 //! - [`control`]: asks a running server how it goes; [`report`] is the answer.
 //! - [`address`]: channels and addresses as users write them.

@@ -1,4 +1,4 @@
-//! What a server tells about itself: to its operator, in its summary, and to `umbel smo status`.
+//! Reports of a server: to its operator, in its summary, and to `umbel smo status`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub const NAMED: usize = 1_000;
 /// A server at a moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Where it listens.
+    /// Address at which it listens.
     pub listen: String,
     /// Its channel.
     pub channel: String,
@@ -27,18 +27,19 @@ pub struct Report {
     pub hearing: usize,
     /// Streams that are being multicast.
     pub streams: usize,
-    /// Rate of what is acknowledged first, in the last second, in bits per second.
+    /// Rate of first acknowledgements in the last second, in bits per second.
     pub rate_bits_per_s: u64,
     /// Bytes and segments so far.
     pub traffic: Traffic,
-    /// Receivers: the slowest of each stream, then the second of each, and so on; at most [`NAMED`].
+    /// Receivers: the slowest of each stream, then the second of each, and so on; at most
+    /// [`NAMED`].
     pub slowest: Vec<Receiver>,
     /// The streams that have receivers, the one first whose slowest permits least.
     #[serde(default)]
     pub by_stream: Vec<Group>,
     /// Input discarded, by reason.
     pub drops: String,
-    /// What keeps segments from leaving, if anything does.
+    /// Reason why segments cannot leave, if they cannot.
     pub trouble: Option<String>,
 }
 
@@ -61,7 +62,7 @@ pub struct Traffic {
     pub unicast_again: u64,
     /// All bytes sent.
     pub sent_bytes: u64,
-    /// Bytes that receivers acknowledged: what unicast had sent at least.
+    /// Bytes that receivers acknowledged: the least that unicast would have sent.
     pub acknowledged_bytes: u64,
     /// Bytes saved against unicast.
     pub saved_bytes: u64,
@@ -92,7 +93,7 @@ impl From<&SourceStats> for Traffic {
     }
 }
 
-/// A stream that is multicast, and those who receive it, at a moment.
+/// A stream that is multicast, and its receivers, at a moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// Port of its channel.
@@ -141,11 +142,11 @@ pub struct Receiver {
     pub loss_events: u64,
     /// Its retransmission time-outs.
     pub timeouts: u64,
-    /// What bounds it.
+    /// Limit of its progress.
     pub bound: Bound,
 }
 
-/// What one connection took, at its end [SMO §IV-A].
+/// Account of one connection at its end: what it took [SMO §IV-A].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Account {
     /// Address of the receiver.
@@ -168,7 +169,7 @@ pub struct Account {
     pub loss_events: u64,
     /// Its retransmission time-outs.
     pub timeouts: u64,
-    /// How it ended.
+    /// Reason of its end.
     pub reason: &'static str,
 }
 
@@ -196,7 +197,7 @@ impl Account {
     }
 }
 
-/// What bounds a receiver's progress.
+/// Limit of a receiver's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -327,7 +328,7 @@ pub(crate) const fn reason(reason: CloseReason) -> &'static str {
         CloseReason::Aborted => "the server ended the connection",
         CloseReason::Stalled => "it made no progress for too long",
         CloseReason::ClosedWindow => "its application did not read for too long",
-        CloseReason::Dead => "it does not answer any more",
+        CloseReason::Dead => "it no longer answers",
         CloseReason::TooLate => "it fell behind what is kept",
         CloseReason::HoldsUp => "it held up the stream for too long",
         CloseReason::Gap => "its stream goes on after a gap",

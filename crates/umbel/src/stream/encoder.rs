@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A picture for which the encoder has no time is left out. While the input stalls, the last
-//! picture is encoded again once in a while, so that receivers that come late see it, and others
-//! see that the source is there.
+//! picture is encoded again once in a while. Receivers that join late see it, and others see that
+//! the source is there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

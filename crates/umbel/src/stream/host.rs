@@ -15,7 +15,7 @@ use super::{StreamObserver, StreamSnapshot, StreamSummary};
 
 /// Time without a picture after which the user is told.
 const STALL: Duration = Duration::from_secs(3);
-/// How long the last packets and their repairs may take to leave.
+/// Time that the last packets and their repairs may take to leave.
 const LAST_PACKETS: Duration = Duration::from_secs(2);
 
 /// Input of the source's host.
@@ -27,7 +27,7 @@ pub(crate) enum Input {
     LeftOut,
     /// The input is over.
     Ended {
-        /// Why it broke off, if it did.
+        /// Reason why it broke off, if it did.
         failed: Option<String>,
     },
     /// The user ends the stream.

@@ -22,10 +22,10 @@ use umbel_video::{Frame, y4m};
 const CAMERA: &str = "/dev/video0";
 /// Bytes that are read at once.
 const BUFFER: usize = 1 << 16;
-/// Pictures that an input which paces itself may be late by and make up for. What waited in a pipe
-/// while the stream was being opened would otherwise make all pictures old for ever.
+/// Pictures that an input which paces itself may be late by and make up for. Pictures that waited
+/// in a pipe while the stream was being opened would otherwise make all later ones old forever.
 const CATCH_UP: u32 = 4;
-/// How long the last words of a converter that ended are waited for.
+/// Time that the last messages of a converter that ended are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// An input of pictures.
@@ -158,7 +158,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Creates a pace at which so many pictures may catch up at once.
+    /// Creates a pace at which this number of pictures may catch up at once.
     fn new(interval: Duration, catch_up: u32) -> Pace {
         Pace { interval, late: interval * catch_up, next: None }
     }
@@ -297,7 +297,7 @@ mod tests {
         let interval = Duration::from_millis(5);
         for catch_up in [1, 4] {
             let mut pace = Pace::new(interval, catch_up);
-            // At first, and after a pause, so many pictures may follow each other at once.
+            // At first, and after a pause, this number of pictures may follow each other at once.
             for _ in 0..2 {
                 let start = Instant::now();
                 for _ in 0..10 {

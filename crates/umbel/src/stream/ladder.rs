@@ -84,7 +84,7 @@ fn step(layer: usize, rate: Rate, fec: Option<LayerFec>, shape: &Shape) -> anyho
     let bits_per_s = rate.bits_per_s() as f64;
     let ip = shape.family.header_bytes() as f64;
     let full = f64::from(shape.packet_len) + ip;
-    // A picture's part of a layer is in packets of its own, unless a slow layer waits until it has
+    // A picture's part of a layer is in its own packets, unless a slow layer waits until it has
     // enough for a whole one.
     let whole_per_s = bits_per_s / 8.0 / full;
     let packets_per_s = (whole_per_s / per_s).ceil().max(1.0) * per_s;

@@ -41,7 +41,7 @@ pub use crate::endpoint::Interrupt;
 use crate::endpoint::Wiring;
 
 /// Time after which a block of a layer's code is closed. A restored packet comes later by this much
-/// at most. In less, a slow base layer has so few packets that each would need a repair of its own.
+/// at most. In less, a slow base layer has so few packets that each would need its own repair.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(500);
 
 /// Options of a source of video.
@@ -112,7 +112,7 @@ pub struct StreamSummary {
     pub dropped: u64,
     /// Join-experiments heard.
     pub experiments: u64,
-    /// Why the input broke off, if it did.
+    /// Reason why the input broke off, if it did.
     pub failure: Option<String>,
     /// Whether the user ended it.
     pub interrupted: bool,
@@ -121,7 +121,7 @@ pub struct StreamSummary {
 /// Receives news of a source whose progress is an `S`. It is called on the engine's thread and must
 /// not block.
 pub trait StreamObserver<S>: Send + Sync {
-    /// The stream is on the air.
+    /// Called when the stream is on the air.
     fn begun(&self, _begun: &Begun) {}
 
     /// Reports progress, about ten times a second.
@@ -131,7 +131,7 @@ pub trait StreamObserver<S>: Send + Sync {
     fn note(&self, _line: &str) {}
 }
 
-/// How long the first line of an input is waited for before the user is told.
+/// Time that the first line of an input is waited for before the user is told.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Streams a video. Returns when the input is over, or the user ends it.
@@ -195,7 +195,7 @@ pub fn stream(
     Ok(host.summary())
 }
 
-/// Opens an input on a thread of its own, since it may wait forever for its first line.
+/// Opens an input on its own thread, since it may wait forever for its first line.
 fn open(
     video: Video,
     conversion: Conversion,

@@ -106,7 +106,7 @@ impl OnAir {
         (self.since, self.bytes) = (now, bytes);
     }
 
-    /// Ends the loop. What was sent until now is known afterwards.
+    /// Ends the loop. The statistics until now stay known.
     pub(super) fn stop(&mut self, io: &mut dyn Io<Source>) {
         self.stats = io.engine().stats();
         io.stop();

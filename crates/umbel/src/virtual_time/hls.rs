@@ -318,7 +318,7 @@ fn each_gateway_plays_what_its_link_carries_without_a_gap() {
         runs.set(runs.get() + 1);
         repaired_bytes.set(repaired_bytes.get() + world.summary(0).repaired_bytes);
     });
-    // Experiments begin between segments. What is repaired is the first segment, mostly.
+    // Experiments begin between segments. The repairs are mostly of the first segment.
     let mean = repaired_bytes.get() / runs.get();
     assert!(mean < 20_000, "{mean} bytes");
 }

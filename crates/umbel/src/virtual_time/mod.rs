@@ -1,8 +1,8 @@
 //! The hosts of serve, get, send, recv, stream, watch, gateway and smo serve, unchanged, in the
 //! simulator.
 //!
-//! The surroundings of a host and its engine are replaced, all drawn from a seed: sessions are cut,
-//! disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
+//! The surroundings of a host and its engine are replaced, and all are drawn from a seed. Sessions
+//! are cut, disks are slow, full or wrong, sources crash and return. The hosts, the engines and the
 //! network's rules are the real ones. Everything runs in virtual time, so hundreds of seeds take
 //! seconds.
 

@@ -58,18 +58,18 @@ struct Scenario {
     links: Vec<u64>,
     /// Share of packets that the links lose.
     loss: f64,
-    /// What the encoder makes of each layer, over what the layer carries.
+    /// Rate of the encoder in each layer, as a share of the layer's rate.
     filled: [f64; 2],
-    /// When something is amiss with the encoder of the base layer.
+    /// Time at which something is amiss with the encoder of the base layer.
     amiss: Option<(f64, Amiss)>,
 }
 
-/// What may be amiss with an encoder.
+/// Possible fault of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Amiss {
-    /// What is no RTP, or not of the layer, comes besides.
+    /// It sends packets besides that are no RTP, or not of the layer.
     Noise,
-    /// Another encoder takes its place after a pause, with numbers and times of its own.
+    /// Another encoder takes its place after a pause, with its own numbers and times.
     Restart,
     /// Its sequence numbers jump.
     Jump,

@@ -9,7 +9,7 @@ use umbel_wire::stream::Stream;
 use super::{Experiment, WatchObserver, WatchSnapshot};
 use crate::doctor;
 
-/// An observer that also reports why nothing is heard, if this host is to blame.
+/// An observer that also reports why nothing is heard, if this host is the cause.
 #[derive(Clone)]
 pub(super) struct Diagnosing {
     pub(super) observer: Arc<dyn WatchObserver>,

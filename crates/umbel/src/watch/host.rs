@@ -28,7 +28,7 @@ pub(crate) enum Input {
     News(News),
     /// The output takes no more pictures.
     Closed {
-        /// Why, unless its reader just went away.
+        /// Reason, unless its reader just went away.
         failed: Option<String>,
     },
     /// The user ends it.
@@ -64,7 +64,7 @@ pub struct ScreenStats {
 pub(crate) struct Bounds {
     /// Silence after which the source counts as gone.
     pub(crate) patience: Duration,
-    /// How long to watch, if not to the end.
+    /// Time for which to watch, if not to the end.
     pub(crate) last: Option<Duration>,
 }
 
@@ -203,7 +203,7 @@ impl<S: Screen> WatchHost<S> {
             self.heard = now;
             if self.told_quiet {
                 self.told_quiet = false;
-                self.observer.note("packets come again");
+                self.observer.note("packets arrive again");
             }
         }
         let silence = now - self.heard;

@@ -57,11 +57,11 @@ pub struct WatchOptions {
     pub delay: u32,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
-    /// How long to wait for a stream of this name to be on the air.
+    /// Time to wait for a stream of this name to be on the air.
     pub wait: Duration,
     /// Silence after which the source counts as gone. Default 30 s.
     pub patience: Duration,
-    /// How long to watch. Default: to the end.
+    /// Time for which to watch. Default: to the end.
     pub last: Option<Duration>,
     /// Directory of the senders that are known. Default: that of the user.
     pub state_dir: Option<PathBuf>,
@@ -173,7 +173,7 @@ pub struct WatchSummary {
     pub dropped_here: u64,
     /// Counters of the screen.
     pub screen: ScreenStats,
-    /// Why it broke off, if it did.
+    /// Reason why it broke off, if it did.
     pub failure: Option<String>,
     /// Whether the source announced the end.
     pub over: bool,
@@ -223,10 +223,10 @@ impl WatchSummary {
 
 /// Receives news of the reception. It is called on the engine's thread and must not block.
 pub trait WatchObserver: Send + Sync {
-    /// The stream was found.
+    /// Called when the stream was found.
     fn found(&self, _stream: &Stream, _interface: &str) {}
 
-    /// The level changed.
+    /// Called when the level changed.
     fn level(&self, _level: u8, _layers: u8, _reason: &'static str) {}
 
     /// News of a join-experiment.
@@ -238,7 +238,7 @@ pub trait WatchObserver: Send + Sync {
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// The stream is silent.
+    /// Called when the stream is silent.
     fn silent(&self, line: &str) {
         self.note(line);
     }

@@ -17,7 +17,7 @@ use super::rtp::RtpTarget;
 
 /// Pictures that may wait for the output.
 const WAITING: usize = 2;
-/// How long an output may take to end once it has no more pictures.
+/// Time that an output may take to end once it has no more pictures.
 const END: Duration = Duration::from_secs(10);
 /// The same for a pipe, whose reader may have stopped reading.
 const END_OF_PIPE: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ const KNOWN: f64 = 0.95;
 const FIRST: Duration = Duration::from_secs(1);
 /// Pictures without a packet after which the decoder waits no longer for late ones.
 const PAUSE: u64 = 4;
-/// Pictures by which showing may be late before the clock is set anew.
+/// Pictures by which showing may be late before the clock is reset.
 const LATE: u32 = 8;
 
 /// A decoder with a clock.

@@ -11,8 +11,8 @@ use umbel_wire::stream::Stream;
 
 use crate::endpoint::{Wiring, generator, random};
 
-/// Receives a stream until its host stops, then returns the host. `levels` are the rule by which the
-/// level is chosen, and the highest level.
+/// Receives a stream until its host stops, then returns the host. `levels` are the rule by which
+/// the level is chosen, and the highest level.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! How clients hear of transmissions: in a multicast control group, also through a router, or on
-//! their sessions where that group does not reach them.
+//! Ways by which clients hear of transmissions: in a multicast control group, also through a
+//! router. Where that group does not reach them, they hear on their sessions.
 
 use std::time::Duration;
 

@@ -71,7 +71,7 @@ fn a_client_that_is_killed_and_started_again_gets_only_what_it_lacks() {
     let resumed = number(&summary, "resumed_bytes");
     assert!(resumed > size / 8, "{summary}");
     let (again, lacked) = (number(&summary, "packets"), (size - resumed) / 1376);
-    // Some stored packets come again, while the server still sends to the client that is gone.
+    // Some stored packets are sent again, while the server still sends to the client that is gone.
     assert!(again < lacked * 5 / 4, "{lacked} packets were lacking, but {again} came");
 }
 

@@ -1,4 +1,4 @@
-//! What each recovery costs between real hosts: the table of docs/recovery.md, beside the one in
+//! Costs of each recovery between real hosts: the table of docs/recovery.md, beside the one in
 //! virtual time (`umbel-sim`, `recovery::tests::table`).
 //!
 //! `cargo test --release -p umbel --test lab recovery_costs:: -- --ignored --nocapture` prints it.
@@ -25,7 +25,7 @@ const DIRECTORY: &str = "239.255.255.255";
 const HEADERS: u64 = 28;
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// Tells an observer what is sent, and what arrives.
+/// Passes to an observer what is sent, and what arrives.
 fn tell(observer: &mut Observer, sight: &Sight<'_>) {
     let payload = sight.datagram.payload;
     if sight.is_sent {

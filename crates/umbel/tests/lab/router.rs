@@ -1,4 +1,5 @@
-//! `umbel router` in a lab: trees that grow and are cut hop by hop, and all that happens to routers.
+//! `umbel router` in a lab: trees that grow and are cut hop by hop, and all that happens to
+//! routers.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use crate::support::ssm::{GROUP, GROUP6, Member, Sender};
 use crate::support::{lab, sh};
 use umbel_lab::Topology;
 
-/// Three routers in a row: the source at the first, a host at each of the others.
+/// Returns three routers in a row: the source at the first, a host at each of the others.
 fn chain() -> Topology {
     Topology::new()
         .host("source")
@@ -71,7 +72,7 @@ fn a_router_that_is_killed_and_starts_again_forwards_again() {
     assert!(far.hears(SOON));
     for router in ["r2", "r3", "r1"] {
         routers.process(router).kill();
-        // What was under way has come.
+        // The datagrams that were under way have arrived.
         while far.hears(Duration::from_millis(200)) {}
         let begin = Instant::now();
         routers.run(router, &[]);

@@ -130,8 +130,8 @@ impl<'lab> Session<'lab> {
         }
     }
 
-    /// Loses a unit between two nodes, and checks that its recovery takes these links and no others.
-    /// A machine that stalls for a second repeats a request, so that it may try again.
+    /// Loses a unit between two nodes, and checks that its recovery takes these links and no
+    /// others. A machine that stalls for a second repeats a request, so that it may try again.
     #[track_caller]
     fn assert_recovery(&mut self, (from, to): (&str, &str), expected: &[(Kind, &[&str])]) {
         for attempt in 0..4 {
@@ -225,7 +225,8 @@ fn a_loss_between_r1_and_r2_takes_the_links_of_figure_6() {
     assert_eq!(session.source.with(|engine, _| engine.stats().requests), 0);
 }
 
-/// Two receivers behind four routers, and one at the second. The first router has one branch alone.
+/// Returns two receivers behind four routers, and one at the second. The first router has one
+/// branch alone.
 ///
 /// ```text
 ///   source ── r0 ── r1 ── r2 ── r3 ── a, b
@@ -276,7 +277,7 @@ fn a_replier_that_dies_is_replaced_and_its_router_restarts() {
     session.send_and_lose("r3", "b");
     session.send(b"next");
     session.wait_for_all();
-    // A router that begins anew has other secrets and no repliers; both come again.
+    // A router that restarts has other secrets and no repliers; it gets both again.
     session.routers.process("r3").kill();
     session.routers.run("r3", &[]);
     session.wait_for_replier("r3", "b");
@@ -411,7 +412,7 @@ fn over_ipv6_a_loss_takes_the_same_links_and_the_program_steers() {
     assert!(line.is_some_and(|line| line.starts_with("fast path on")), "{text}");
 }
 
-/// Two receivers on a LAN, and one at the router before it.
+/// Returns two receivers on a LAN, and one at the router before it.
 ///
 /// ```text
 ///   source ── r1 ── r2 ── switch ── a, b

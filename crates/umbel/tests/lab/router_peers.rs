@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use umbel_lab::testing::say_skipped;
 use umbel_lab::{Node, Topology};
 
-/// Three routers in a row.
+/// Returns three routers in a row.
 fn row() -> Topology {
     Topology::new()
         .host("source")
@@ -38,7 +38,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts `pimd` with a `/run` of its own.
+/// Starts `pimd` with its own `/run`.
 fn pimd(router: Node<'_>, program: &str, config: &Path) -> Running {
     let script = format!("mount -t tmpfs none /run && exec {program} -f -c {}", config.display());
     let mut command = router.command("unshare");
@@ -108,7 +108,7 @@ impl Capture {
     }
 
     fn end(&mut self) {
-        // What is captured reaches the file within moments.
+        // Captured frames reach the file within moments.
         std::thread::sleep(Duration::from_secs(1));
         let id = nix::unistd::Pid::from_raw(self.tshark.id() as i32);
         kill(id, Signal::SIGINT).unwrap();

@@ -83,7 +83,7 @@ fn watch(streams: &Streams<'_>) -> Process {
     receiver
 }
 
-/// Lets ffmpeg decode so many pictures of some media at `a1`. Returns what it complains of.
+/// Lets ffmpeg decode this number of pictures of some media at `a1`. Returns what it complains of.
 fn play(streams: &Streams<'_>, media: &[&str], pictures: usize) -> String {
     let mut ffmpeg = streams.host("a1").command("timeout");
     ffmpeg.args(["40", "ffmpeg", "-v", "warning", "-protocol_whitelist", "file,udp,rtp", "-i"]);
@@ -145,7 +145,7 @@ fn two_layers_with_repairs_reach_a_player_on_ports_of_their_own() {
     let receiver = watch(&streams);
     wait_until(&streams, "both layers", || level(&receiver) == 2);
     play(&streams, &["0:v:0", "0:v:1"], 40);
-    // The encoder begins anew: with numbers, times and sources of its own.
+    // The encoder restarts: with its own numbers, times and sources.
     drop(encoder);
     std::thread::sleep(Duration::from_secs(2));
     fs::remove_file(description).unwrap();

@@ -378,7 +378,7 @@ fn repairs_of_a_subnet_stay_in_it() {
         said.last().is_some_and(|event| event["manager"] == true)
     };
     let address = |place: usize| feeds.host(hosts[place]).addr4().to_string();
-    // Whoever answers first is the parent: on a busy machine also the manager of the other subnet.
+    // The first to answer is the parent: on a busy machine also the manager of the other subnet.
     let serves = |place: usize, child: &Receiver| {
         let parents = child.process.events("joined");
         let of_parent = |event: &Value| event["parent"].as_str().unwrap().to_owned();

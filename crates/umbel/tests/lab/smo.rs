@@ -140,7 +140,7 @@ fn who_comes_late_to_a_pipe_gets_what_is_yet_to_come() {
     let (mut server, mut input) = Process::start_fed("server", command, &site.logs);
     server.wait_for_event("serving", SOON);
     let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));
-    // What is served has no head, like an answer of HTTP/0.9.
+    // The served bytes have no head, like an answer of HTTP/0.9.
     let raw = ["--http0.9"];
     let mut early = ["h2", "h3"].map(|host| site.curl(host, "", host, &raw));
     let half = bytes.len() / 2;
@@ -237,7 +237,7 @@ fn serve_file(site: &Site<'_>) {
     assert_eq!(server.wait_done(SOON)["answers"], 2);
 }
 
-/// The example of the library, which `cargo test` builds unless it is told what to build.
+/// Returns the example of the library, which `cargo test` builds unless it is told what to build.
 fn example() -> Option<std::path::PathBuf> {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_umbel"));
     let example = program.parent()?.join("examples/multicast_response");

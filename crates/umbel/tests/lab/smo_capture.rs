@@ -1,5 +1,5 @@
-//! What `umbel smo` puts on the wire, as `tshark` sees it: a session with loss, a late client, and
-//! the end of all connections.
+//! Segments of `umbel smo` on the wire, as `tshark` sees them: a session with loss, a late client,
+//! and the end of all connections.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -141,7 +141,7 @@ fn run(command: &mut Command) {
 }
 
 /// Puts a capture in the order of the times at which segments passed. Those that two processors saw
-/// can be in it the wrong way round, and an answer to a SYN before the SYN would cost `tshark` the
+/// can be in it the wrong way round. An answer to a SYN before the SYN would cost `tshark` the
 /// scale of the windows.
 fn ordered(capture: &Path) -> PathBuf {
     let ordered = capture.with_extension("ordered.pcap");
@@ -149,7 +149,7 @@ fn ordered(capture: &Path) -> PathBuf {
     ordered
 }
 
-/// What a capture shows of a client's connection.
+/// A client's connection as a capture shows it.
 #[derive(Debug, Default)]
 struct Client {
     /// Number of the first byte of the stream.
@@ -214,11 +214,11 @@ struct Counts {
     unicast: usize,
 }
 
-/// Checks that nothing came to a connection of a host beyond what it had permitted before: what is
-/// multicast must fit each one that its channel serves. It is captured at the clients and not at the
-/// server, where two programs see each acknowledgement, and the server can answer before the time
-/// is noted for `tshark`. Each host is checked alone: what one has already can still be on its way
-/// to the next.
+/// Checks that nothing came to a connection of a host beyond what it had permitted before. A
+/// multicast segment must fit each connection that its channel serves. It is captured at the
+/// clients and not at the server. There two programs see each acknowledgement, and the server can
+/// answer before the time is noted for `tshark`. Each host is checked alone: what one has already
+/// can still be on its way to the next.
 fn check(all: &[Segment], server: IpAddr, counts: &mut Counts) {
     let mut clients: BTreeMap<(IpAddr, u16), Client> = BTreeMap::new();
     for segment in all {
@@ -264,7 +264,7 @@ fn capture(site: &Site<'_>) {
         download.expect(site, &site.www().join("big"), MINUTE);
     }
     end(server);
-    // What is captured reaches the files within moments.
+    // Captured frames reach the files within moments.
     std::thread::sleep(Duration::from_secs(1));
     let server = site.address("h1");
     let server = server.trim_matches(['[', ']']).parse().unwrap();

@@ -133,7 +133,7 @@ impl Listener {
         let output = BufReader::new(curl.stdout.take().unwrap());
         let (tell, lines) = crossbeam_channel::unbounded();
         std::thread::spawn(move || {
-            // Who comes late can get a part of a line first.
+            // A late client can get a part of a line first.
             for line in output.lines().map_while(Result::ok).filter(|line| line.len() == DIGITS) {
                 if tell.send((line.parse().unwrap(), Instant::now())).is_err() {
                     return;

@@ -1,5 +1,5 @@
-//! `umbel smo` with a router between the server and its clients: what is multicast passes it in frames
-//! of many segments.
+//! `umbel smo` with a router between the server and its clients: what is multicast passes it in
+//! frames of many segments.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Length of the file that is downloaded.
 const LEN: u64 = 6 << 20;
 
-/// A server, a router, and two hosts on links of their own.
+/// Returns a server, a router, and two hosts on their own links.
 fn routed() -> Topology {
     Topology::new()
         .host("h1")

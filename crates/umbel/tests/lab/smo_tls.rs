@@ -164,7 +164,7 @@ fn who_does_not_speak_tls_gets_an_alert_and_the_end() {
         let mut stream = open(&site);
         stream.write_all(text).unwrap();
         let mut got = Vec::new();
-        // What it sends further may be answered by a reset.
+        // Its further segments may be answered by a reset.
         let _ = stream.read_to_end(&mut got);
         // A fatal alert, and nothing else.
         assert_eq!((got.len(), got.first(), got.get(5)), (7, Some(&21), Some(&2)), "{got:?}");

@@ -1,5 +1,5 @@
 //! `umbel smo` with as many receivers as it takes: ten thousand sockets, and two hundred downloads
-//! of a large file while a helper is killed and a host vanishes.
+//! of a large file. Meanwhile a helper is killed and a host vanishes.
 //!
 //! ```text
 //! cargo test --release -p umbel --test lab soak_smo:: -- --ignored --test-threads 1
@@ -183,8 +183,8 @@ fn two_hundred_downloads_survive_a_dead_helper_and_a_vanished_host() {
     );
     assert_eq!(cut_off.len(), of(vanishing).len(), "{summary}");
     assert_eq!(summary["removed"], cut_off.len() + resets.len(), "{summary}");
-    // The stream, repairs, and to each connection without a helper a quarter of the file, and once
-    // more what was lost when all of them began at once, about 1 MiB.
+    // The stream, repairs, and to each connection without a helper a quarter of the file. In
+    // addition, what was lost when all of them began at once, about 1 MiB.
     let alone = of(unhelped).len() as u64 * (len / 4 * 6 / 5 + 2 * MIB);
     assert!(sent < 3 * len + alone, "{sent} bytes left the server");
 }

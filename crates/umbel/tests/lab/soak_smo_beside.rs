@@ -31,7 +31,7 @@ const TIMES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs
 /// Port of the kernel's sender.
 const PORT: u16 = 9_000;
 
-/// Two senders, `h1` and `h2`, and `h3` behind the bottleneck.
+/// Returns two senders, `h1` and `h2`, and `h3` behind the bottleneck.
 fn bottleneck() -> Topology {
     Topology::star(3).with_every_link(|link| {
         if link.a == "h3" {

@@ -1,5 +1,6 @@
 //! The sessions of the paper's §V with sockets of the kernel: throughput and ACKs by the number of
-//! receivers, without losses and with them. It prints numbers, and asserts that every byte is right.
+//! receivers, without losses and with them. It prints numbers, and asserts that every byte is
+//! right.
 //!
 //! ```text
 //! cargo test --release -p umbel --test lab soak_smo_paper:: -- --ignored --nocapture
@@ -24,7 +25,8 @@ const SEGMENTS: usize = 1_500;
 const RATE: &str = "100M";
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Sends a file to so many receivers, on hosts that lose this share of what comes. Prints a row.
+/// Sends a file to this number of receivers, on hosts that lose this share of what comes. Prints a
+/// row.
 fn session(receivers: usize, losses: [f64; HOSTS.len()], fairness: &str) {
     let Some(lab) = lab(&clients(&losses)) else { return };
     let site = Site::new(&lab);

@@ -95,7 +95,7 @@ fn read_number(frame: &Frame) -> Option<u32> {
 /// A camera: pictures at their rate on the standard input of a source.
 struct Camera {
     pictures: Arc<Vec<Frame>>,
-    /// When each picture was taken.
+    /// Time at which each picture was taken.
     taken: Arc<Mutex<Vec<Instant>>>,
     stopped: Arc<AtomicBool>,
 }
@@ -134,7 +134,7 @@ impl Camera {
     }
 }
 
-/// What a viewer saw in some seconds.
+/// Pictures that a viewer saw in some seconds.
 #[derive(Default)]
 struct Seen {
     ages_ms: Vec<f64>,

@@ -118,7 +118,7 @@ fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
         let (code, said) = run(&streams, "h2", &format!("{path} {line} {output}"));
         assert_eq!(code, Some(0), "{output}: {said}");
     }
-    // Who comes while the camera stalls waits for a refresh.
+    // A viewer that comes while the camera stalls waits for a refresh.
     for (output, pictures) in [("out.y4m", 10), ("pipe.y4m", 10), ("out.mkv", 10)] {
         let bytes = std::fs::read(streams.path(output)).unwrap();
         assert!(bytes.starts_with(b"YUV4MPEG2 W35 H17 F30:1"), "{output}: {} bytes", bytes.len());
@@ -158,7 +158,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 ///
 /// `timeout` would pass a signal on twice, and the second one ends a command at once.
 fn interrupt(shell: &Child) {
-    // `timeout` leads a process group of its own.
+    // `timeout` leads its own process group.
     let group = shell.id().to_string();
     let status = Command::new("pkill").args(["-INT", "-x", "umbel", "-g", &group]).status();
     assert!(status.unwrap().success(), "no umbel runs in group {group}");

@@ -1,4 +1,4 @@
-//! Feeds and streams are taken from their senders alone, whoever else is on the network.
+//! Feeds and streams are taken from their senders alone, with any strangers on the network.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn forge(
     })
 }
 
-/// Receives with options of its own from a selector, to the directory of a label.
+/// Receives with its own options from a selector, to the directory of a label.
 fn recv(feeds: &Feeds<'_>, host: &str, label: &str, from: &str, options: &[&str]) -> Receiver {
     let out = feeds.out(label);
     let mut command = feeds.umbel(host);
@@ -96,7 +96,7 @@ fn a_sender_is_believed_the_first_time_and_nobody_else_after_it() {
     assert_eq!(refused.process.wait_end(MINUTE).code(), Some(1));
     let said = refused.process.stderr();
     let advice = format!("umbel recv 'umbel-feed://feed?pin={their_pin}'");
-    assert!(said.contains("has not the key") && said.contains(&advice), "{said}");
+    assert!(said.contains("no longer has the key") && said.contains(&advice), "{said}");
     assert!(!refused.out.join("a").exists());
     // The advice works, and is remembered.
     for from in [&format!("umbel-feed://feed?pin={their_pin}"), "feed"] {
@@ -133,7 +133,7 @@ fn a_stream_is_taken_from_the_sender_that_is_known() {
     let (code, said) = watch("live");
     let url = format!("umbel-stream://live?pin={their_pin}");
     let advice = format!("umbel watch '{url}'");
-    assert!(said.contains("has not the key") && said.contains(&advice), "{said}");
+    assert!(said.contains("no longer has the key") && said.contains(&advice), "{said}");
     assert_eq!(code, Some(1));
     // The advice works, and is remembered.
     assert_eq!(watch(&url).0, Some(0));

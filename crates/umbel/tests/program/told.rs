@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::support::{Place, Ran, Running, in_namespace, noise, run};
 
-/// Runs a shell script in a network of its own, where `$UMBEL` is the binary and `$DIR` the place.
+/// Runs a shell script in its own network, where `$UMBEL` is the binary and `$DIR` the place.
 fn alone(place: &Place, script: &str) -> Option<Ran> {
     let script = format!("ip link set lo up; cd \"$DIR\"; export HOME=\"$DIR\"; {script}");
     let mut command = in_namespace(&["--net"], &script)?;

@@ -1,4 +1,4 @@
-//! What a stranger can do to a feed without a forged address and without a key.
+//! Attacks of a stranger on a feed without a forged address and without a key.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -91,7 +91,7 @@ pub(crate) fn false_pipe(text: &'static [u8]) -> impl FnMut(&mut Voice, &[Heard]
     }
 }
 
-/// What is done to announcements (C3).
+/// Forgery of announcements (C3).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Announced {
     /// The feed is over.
@@ -160,7 +160,7 @@ fn announce(voice: &mut Voice, deletion: bool, origin: Ipv4Addr, text: &str) {
     voice.say(DIRECTORY, &bytes);
 }
 
-/// Answers every search at once, and refuses whoever then asks for a place (H2).
+/// Answers every search at once, and refuses any member that then asks for a place (H2).
 pub(crate) fn refuser() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut reasons = [Refusal::NotAdmitted, Refusal::Leaving, Refusal::Full].into_iter().cycle();
     let mut turns = Turns::default();
@@ -180,7 +180,7 @@ pub(crate) fn refuser() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     }
 }
 
-/// Answers every search at once, takes whoever asks, and says that the feed is over (H3).
+/// Answers every search at once, takes any member that asks, and says that the feed is over (H3).
 pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     move |voice, heard| {
@@ -210,7 +210,7 @@ pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     }
 }
 
-/// Says in the group that it is the source, or a manager with a better claim (H4).
+/// Claims in the group to be the source, or a manager with a better claim (H4).
 pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     move |voice, heard| {
@@ -224,7 +224,7 @@ pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     }
 }
 
-/// Becomes the source's child, and reports that everybody is done or has failed, under made-up
+/// Becomes the source's child, and reports that everybody is done or has failed. It uses made-up
 /// numbers and those of others, with made-up receipts and none (H6).
 pub(crate) fn reporter(names: Vec<String>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
@@ -277,7 +277,8 @@ fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
     voice.say(voice.mark.source, &bytes);
 }
 
-/// Becomes the source's child, and has something else of what it lacks in each acknowledgement (H1).
+/// Becomes the source's child, and has something else of what it lacks in each acknowledgement
+/// (H1).
 pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     let (mut place, mut round) = (None, 0);
@@ -375,8 +376,8 @@ pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]
     }
 }
 
-/// Says the managers' and the source's beacons again as its own, and carries what it then hears
-/// between who believes that and the source (H5).
+/// Repeats the managers' and the source's beacons as its own. Carries what it then hears between
+/// those who believe that and the source (H5).
 pub(crate) fn relay() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     let mut children = VecDeque::new();
@@ -412,8 +413,8 @@ pub(crate) fn relay() -> impl FnMut(&mut Voice, &[Heard]) + Send {
 /// A datagram that was seen on a link, and between which addresses.
 pub(crate) type Sniffed = (SocketAddr, SocketAddr, Vec<u8>);
 
-/// Says again what it sees on all links, under its own address and that of who said it, to whom it
-/// was said and to others, as it was and altered (H5).
+/// Repeats what it sees on all links, as it was and altered (H5). It sends under its own address
+/// and the sender's, to the same receiver and to others.
 pub(crate) fn sniffer(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
     let mut past: VecDeque<Sniffed> = VecDeque::new();
@@ -488,7 +489,7 @@ pub(crate) fn impostor(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Hear
     }
 }
 
-/// Says again, a while later and in another order, what it has heard.
+/// Repeats what it has heard, a while later and in another order.
 pub(crate) fn echo() -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut past = VecDeque::new();
     let mut turns = Turns::default();

@@ -34,7 +34,7 @@ pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(232, 7, 7, 7);
 pub(crate) const PORT: u16 = 7800;
 
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xFF3E, 0, 0, 0, 0, 0, 0x8000, 7);
-/// What no router forwards, and its port.
+/// A group that no router forwards, and its port.
 const LAN: (Ipv4Addr, u16) = (Ipv4Addr::new(224, 0, 0, 199), 7801);
 
 /// Returns the channel of a source.
@@ -160,7 +160,7 @@ impl Sockets {
     }
 }
 
-/// Gives what a socket sends the Router Alert option, or takes it away.
+/// Sets the Router Alert option on what a socket sends, or clears it.
 pub(crate) fn set_alert(socket: &UdpSocket, alert: bool) {
     let is_v6 = socket.local_addr().unwrap().is_ipv6();
     let header = alert_header_v6(0, ALERT_VALUE_V6);
@@ -325,7 +325,7 @@ pub(crate) enum Kind {
 /// Counts for each direction of a link, by the names of its nodes: from, to, what.
 pub(crate) type Seen = BTreeMap<(String, String, Kind), u64>;
 
-/// What a tap has seen.
+/// Messages that a tap has seen.
 #[derive(Debug, Default)]
 struct Told {
     seen: Seen,

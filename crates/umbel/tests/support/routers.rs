@@ -27,7 +27,7 @@ impl<'lab> Routers<'lab> {
         Routers::start_with(lab, |_| &[])
     }
 
-    /// Starts all of them, each with options of its own.
+    /// Starts all of them, each with its own options.
     #[track_caller]
     pub(crate) fn start_with<'a>(
         lab: &'lab Lab,
@@ -99,7 +99,8 @@ impl<'lab> Routers<'lab> {
         event["status"].clone()
     }
 
-    /// Returns the interfaces on which a router forwards a group, with the names of the nodes there.
+    /// Returns the interfaces on which a router forwards a group, with the names of the nodes
+    /// there.
     pub(crate) fn outputs(&self, name: &str, group: &str) -> Vec<String> {
         let status = self.status(name);
         let forwarded = status["forwarded"].as_array().unwrap();

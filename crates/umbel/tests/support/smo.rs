@@ -22,8 +22,8 @@ pub(crate) const CHANNEL: &str = "232.7.7.7:8080";
 /// Its channel where all go by IPv6.
 const CHANNEL_V6: &str = "[ff3e::7:7]:8080";
 
-/// Creates a topology with the server `h1` and clients `h2`, `h3` … on a switch, each with the loss
-/// of its place on its way from the switch.
+/// Creates a topology with the server `h1` and clients `h2`, `h3` … on a switch. The link from the
+/// switch to each has the loss of its place.
 pub(crate) fn clients(losses: &[f64]) -> Topology {
     let mut place = 0;
     Topology::star(losses.len() + 1).with_every_link(|link| {
@@ -249,7 +249,7 @@ impl Comparison {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        // What is in the pipe is read soon.
+        // Bytes in the pipe are read soon.
         let soon = Instant::now() + SOON;
         let is_well = status.is_some_and(|status| status.success());
         while is_well && self.is_same() && self.len() < len && Instant::now() < soon {

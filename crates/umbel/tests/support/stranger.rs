@@ -91,7 +91,7 @@ pub(crate) fn message_of(datagram: &[u8]) -> Option<Message> {
     Message::parse(message).ok()?.message()
 }
 
-/// What a stranger speaks with.
+/// Sockets and addresses of a stranger.
 pub(crate) struct Voice {
     pub(crate) mark: Mark,
     socket: UdpSocket,
@@ -191,7 +191,7 @@ impl Stranger {
         let forger = Socket::from(raw);
         forger.set_multicast_if_v4(&here).unwrap();
         forger.set_nonblocking(true).unwrap();
-        // What it says under another's address is not heard by itself.
+        // It does not hear its own messages under another's address.
         forger.set_multicast_loop_v4(false).unwrap();
         let mut voice =
             Voice { mark, socket, forger, neighbours, source_id: None, epoch: 0, sent: 0 };

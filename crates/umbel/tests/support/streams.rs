@@ -25,8 +25,8 @@ const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 /// A site: name, rate of its link, number of receivers.
 pub(crate) type Site = (&'static str, &'static str, usize);
 
-/// Creates a topology with the source `h1` behind the router `r0`, and sites behind links of their
-/// own with queues of 20 packets. A site `a` has a router `ra` and the hosts `a1`, `a2` ….
+/// Creates a topology with the source `h1` behind the router `r0`, and sites behind their own links
+/// with queues of 20 packets. A site `a` has a router `ra` and the hosts `a1`, `a2` ….
 pub(crate) fn sites(sites: &[Site]) -> Topology {
     let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0");
     for &(site, rate, receivers) in sites {
@@ -77,8 +77,8 @@ impl<'lab> Streams<'lab> {
         self.directory.path().join(name)
     }
 
-    /// Writes a clip of so many pictures at 30 a second. All of it moves, so that it fills any
-    /// layers.
+    /// Writes a clip of this number of pictures at 30 a second. All of it moves, so that it fills
+    /// any layers.
     pub(crate) fn make_clip(&self, name: &str, size: (u32, u32), pictures: u64) {
         let size = Size::new(size.0, size.1).unwrap();
         let header = y4m::Header { size, rate: FrameRate::new(30, 1).unwrap() };
@@ -165,7 +165,7 @@ pub(crate) struct Bottleneck {
 /// A layer at a bottleneck.
 #[derive(Clone)]
 struct Watched {
-    /// When it was last wanted.
+    /// Time at which it was last wanted.
     wanted: Instant,
     /// Packets that had come at the last look.
     came: u64,
@@ -184,8 +184,8 @@ impl Bottleneck {
         Bottleneck { site, layers: vec![layer; source.layers.len()], told: vec![0; receivers] }
     }
 
-    /// Looks at the link and at the receivers behind it. What they joined and left since the last
-    /// look was wanted, too.
+    /// Looks at the link and at the receivers behind it. Layers that they joined and left since the
+    /// last look were wanted, too.
     pub(crate) fn look<'a>(
         &mut self,
         streams: &Streams<'_>,

@@ -49,17 +49,17 @@ pub(crate) fn keyed(feeds: &Feeds<'_>) -> [Receiver; 4] {
     })
 }
 
-/// A token, and what all who have it say.
+/// A token, and the options of all its holders.
 const TOKEN: [&str; 2] = ["--token", "sesame"];
 
-/// Who is let into the tree of a feed.
+/// Rule that lets receivers into the tree of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// Everybody.
     Open,
-    /// Who has the token.
+    /// Holders of the token.
     Token,
-    /// Who is on the list, which has keys. There is no token.
+    /// Receivers on the list, which has keys. There is no token.
     List,
 }
 

@@ -36,7 +36,7 @@ struct Due {
     to: RepairTo,
 }
 
-/// Who asks: where the answer goes, and the number of the request.
+/// Requestor: the address for the answer, and the number of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requestor {
     pub(crate) to: RepairTo,
@@ -51,7 +51,7 @@ pub(crate) struct Dmcasts {
     late: LateRequests,
     limiter: Limiter,
     due: VecDeque<Due>,
-    /// What waits, so that nothing waits twice.
+    /// Entries of the queue, so that nothing waits twice.
     queued: BTreeSet<(u64, Place)>,
     /// Round trip to the source: the time in which requests cross a reply.
     rtt: Duration,
@@ -318,7 +318,7 @@ mod tests {
         assert!(ask(&mut dmcasts, 0, u32::MAX, exact(&[3]), u8::MAX));
         let sent = drain(&mut dmcasts);
         let around = sent[0].2 - (SmallBlockHeader::LEN + 1000);
-        // What is left free of an MTU carries the headers of IPv6 and UDP.
+        // The rest of the MTU carries the headers of IPv6 and UDP.
         assert!(around <= limits::AROUND_PACKET + 100 - 48, "{around} bytes");
     }
 }

@@ -59,7 +59,7 @@ struct Held {
 pub(crate) struct Helper {
     channel: Channel,
     feed: Tsi,
-    /// Where requests go: the source, at the port of the channel.
+    /// Destination of requests: the source, at the port of the channel.
     source: SocketAddr,
     cost: Cost,
     pub(crate) dmcasts: Dmcasts,
@@ -151,8 +151,8 @@ impl Helper {
         self.outbox.push_back((self.source, bytes));
     }
 
-    /// Requests symbols of a block for the `number`th time; `None` are all. What exceeds the
-    /// allowance is requested the next time.
+    /// Requests symbols of a block for the `number`th time; `None` are all. Symbols beyond the
+    /// allowance are requested the next time.
     pub(crate) fn request(
         &mut self,
         now: Instant,
@@ -227,8 +227,8 @@ impl Helper {
         let (mut result, mut beyond, mut early) = (Ok(()), false, false);
         for (block, lack) in lacks_of(request.units) {
             match self.dmcasts.ask(now, &asker, block, lack, stock) {
-                // What it is missing too it has asked for, with an answer that goes at least as far
-                // [LMS §II-F]. The rest is asked for further up [LMS §III-F].
+                // Symbols that it is missing too it has asked for, with an answer that goes at
+                // least as far [LMS §II-F]. The rest is asked for further up [LMS §III-F].
                 Err(Unfounded::NotLacking) => {
                     early |= block >= reception.known();
                     beyond |= reception.is_complete(block);
@@ -249,7 +249,7 @@ impl Helper {
         while let Some(Held { left, request, .. }) =
             self.held.pop_front_if(|held| held.until <= now)
         {
-            // What was answered before counts as late now.
+            // A request that was answered before counts as late now.
             let _ = self.on_request(now, &request, left, held);
         }
     }

@@ -232,7 +232,7 @@ mod tests {
             left -= 1;
             left == 0
         });
-        // What others do is known by now.
+        // The behaviour of others is known by now.
         run.falls.clear();
         run.delay.limit(run.now, LAYERS);
         run.until(|delay| delay.status().level == LAYERS);

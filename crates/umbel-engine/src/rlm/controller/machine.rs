@@ -30,8 +30,8 @@ timers! {
 /// layer is taken for empty. Chosen: it is twice the longest latency of [RLM Fig. 9] and more.
 const FIRST_PACKET: Duration = Duration::from_mins(1);
 
-/// Longest time for which an experiment waits for the end of an object. Chosen: segments of HLS last
-/// less, and one that lost something ends late.
+/// Longest time for which an experiment waits for the end of an object. Chosen: segments of HLS
+/// last less, and one that lost something ends late.
 pub(super) const OBJECT: Duration = Duration::from_secs(6);
 /// Pause between the end of an object and an experiment, in which no other object begins. Chosen:
 /// repairs of a segment of HLS that were not needed, and then its playlist, follow at once.

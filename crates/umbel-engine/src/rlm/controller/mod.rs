@@ -1,4 +1,4 @@
-//! What chooses a receiver's level.
+//! Choice of a receiver's level.
 
 mod delay;
 mod detection;
@@ -36,8 +36,8 @@ pub(super) trait Controller: fmt::Debug + Send {
     /// Takes the announcement of another receiver's experiment.
     fn on_experiment(&mut self, now: Instant, level: u8);
 
-    /// Takes whether a change of the layer would cut an object that is being received. An experiment
-    /// waits for its end, within bounds.
+    /// Takes whether a change of the layer would cut an object that is being received. An
+    /// experiment waits for its end, within bounds.
     fn on_object(&mut self, now: Instant, in_object: bool);
 
     /// Takes the estimated number of receivers, this one included.
@@ -68,7 +68,7 @@ pub(super) struct Packet {
     pub(super) sent_us: u32,
 }
 
-/// What a controller wants.
+/// Action that a controller asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Rise to this level; announce the experiment if it is one.

@@ -78,7 +78,7 @@ impl Usual {
         span.greatest = span.greatest.max(delay);
     }
 
-    /// Returns the mean; zero before the first. What is known stays while no delay is taken.
+    /// Returns the mean; zero before the first. The estimate stays while no delay is taken.
     pub(super) fn mean(&self) -> Duration {
         let [now, last] = self.spans;
         now.sum.saturating_add(last.sum) / now.count.saturating_add(last.count).max(1)

@@ -8,7 +8,7 @@ use crate::rlm::LossConfig;
 /// Most gaps that are remembered. The oldest is forgotten first.
 const GAPS: usize = 256;
 
-/// What a packet's number tells.
+/// Meaning of a packet's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// It is new.
@@ -31,8 +31,8 @@ struct Gap {
     lost: bool,
 }
 
-/// Tells the lost packets of a layer from those that come late. The first packet after joining is
-/// the first that counts.
+/// Monitor that tells the lost packets of a layer from those that come late. The first packet after
+/// joining is the first that counts.
 #[derive(Clone, Debug)]
 pub(super) struct LossMonitor {
     config: LossConfig,

@@ -40,7 +40,7 @@ use super::drops::{DropReason, Drops};
 use crate::chance::{Generator, uniform};
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
-/// What is known of a layer.
+/// State of a layer at the receiver.
 #[derive(Debug)]
 struct Layer {
     loss: LossMonitor,

@@ -17,7 +17,7 @@ const ENDED: usize = 16;
 /// Memory that a held symbol takes beside its bytes, about.
 const SYMBOL_OVERHEAD: usize = 64;
 
-/// What became of an object.
+/// Outcome of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It is whole, and its digest is right.

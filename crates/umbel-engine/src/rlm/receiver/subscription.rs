@@ -148,7 +148,7 @@ mod tests {
         Subscription::new(mode, (0..4).map(channel).collect())
     }
 
-    /// What changed, as signed layers from 1.
+    /// Returns the changes, as signed layers from 1.
     fn changes(subscription: &mut Subscription) -> Vec<i32> {
         let layer = |subscription: &Subscription, channel| {
             i32::from(subscription.layer_of(channel).unwrap()) + 1

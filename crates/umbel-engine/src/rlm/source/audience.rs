@@ -1,4 +1,4 @@
-//! What a source learns of its receivers.
+//! A source's knowledge of its receivers.
 
 use umbel_wire::Tsi;
 use umbel_wire::rlm::{Loss, Message};

@@ -1,7 +1,7 @@
 //! The source.
 //!
-//! A layer's units become packets when its pace lets them. A block of units is sent as they come;
-//! it is closed when it is full, or some time after its first unit, and its repairs follow:
+//! A layer's units become packets when its pace lets them. A block of units is sent as they come.
+//! It is closed when it is full, or some time after its first unit, and its repairs follow:
 //!
 //! ```text
 //!            Unit               first unit               k units, or its time is over

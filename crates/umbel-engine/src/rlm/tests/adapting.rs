@@ -25,7 +25,7 @@ fn minutes(n: u64) -> Duration {
     Duration::from_secs(60 * n)
 }
 
-/// Share of the last events of levels that are at `level`; experiments go one above.
+/// Returns whether a receiver stays at `level` once it has risen there; experiments go one above.
 fn stays_at(world: &World, node: usize, level: u8) -> bool {
     let levels = world.receivers[node].events.iter().filter_map(|(_, event)| match event {
         ReceiverEvent::Level { level, .. } => Some(*level),

@@ -1,4 +1,4 @@
-//! What is delivered: units, restored units, objects.
+//! Delivery: units, restored units, objects.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn objects_come_whole_despite_losses() {
     let fec = LayerFec { source_symbols: 50, repair_symbols: 10 };
     let mut world = World::new(with_fec(1, Some(fec)), &[]);
     world.add(receiver_config(1, 1), 1e9);
-    // Heads come again, and repairs of what is whole.
+    // Heads are sent again, and repairs of what is whole.
     world.may_drop(DropReason::Duplicate);
     world.may_drop(DropReason::TooLate);
     // One packet in eight is lost, the first copy of the head among them.

@@ -51,7 +51,7 @@ impl Seat for Node {
     }
 }
 
-/// What the source sends, and what is lost of it.
+/// Load of the source, and its losses.
 pub(super) struct Stream {
     /// Rates of the layers in bits a second; units of zeros keep to them.
     rates: Vec<f64>,
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Gives the source the units of a step.
+    /// Passes the units of a step to the source.
     fn offer(&mut self) {
         for layer in 0..self.rates.len() {
             self.owed[layer] += self.rates[layer] * STEP.as_secs_f64() / 8.0;
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Says something to the control group.
+    /// Sends a datagram to the control group.
     pub(super) fn say(&mut self, sender: [u8; 4], payload: &Bytes) {
         let by = Address::Channel(Channel { source: Some(sender.into()), ..control() });
         for host in 0..=self.receivers.len() {

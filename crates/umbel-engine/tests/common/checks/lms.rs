@@ -11,8 +11,8 @@ use umbel_wire::Channel;
 use super::data_channel;
 use super::network::{MOST, for_each_step, pause};
 
-/// LMS in a router with three links below. The first byte of a step selects where a datagram comes
-/// from, where it goes, and how much time passes.
+/// Checks LMS in a router with three links below. The first byte of a step selects where a datagram
+/// comes from, where it goes, and how much time passes.
 pub fn lms_router(bytes: &[u8]) {
     let address = ([192, 0, 2, 200], 7705).into();
     let mut config = lms::config::RouterConfig::new(address, [3; 32]);

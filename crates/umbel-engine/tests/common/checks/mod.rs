@@ -1,9 +1,9 @@
 //! Engines behind whatever a network says. The fuzz targets run these, and `corpus.rs` runs them on
 //! the corpora of the fuzz targets.
 //!
-//! An input is a list of steps: a byte that selects the sender and how much time passes, the length
-//! of a datagram in two bytes, and the datagram. An engine must never panic, never ask for a time
-//! again and again that has passed, and never answer without end.
+//! An input is a list of steps. A step is a byte that selects the sender and how much time passes,
+//! the length of a datagram in two bytes, and the datagram. An engine must never panic, never ask
+//! for a time again and again that has passed, and never answer without end.
 
 #![allow(
     unreachable_pub,
@@ -49,12 +49,12 @@ fn data_channel() -> Channel {
     Channel { source: Some([192, 0, 2, 1].into()), group: [232, 1, 2, 3].into(), port: 7702 }
 }
 
-/// The group in which [`strangers`] talk.
+/// Returns the group in which [`strangers`] talk.
 fn group() -> Channel {
     Channel { source: None, group: [239, 1, 2, 3].into(), port: 7703 }
 }
 
-/// The data channel, the source's address, the domain's group and another node.
+/// Returns the data channel, the source's address, the domain's group and another node.
 fn strangers() -> [Address; 4] {
     let domain = |last| Channel {
         source: Some([192, 0, 2, last].into()),

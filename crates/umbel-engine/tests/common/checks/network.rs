@@ -53,12 +53,13 @@ pub(super) enum Side {
     Second,
 }
 
-/// A datagram between two engines: who sends it, as whose the other one hears it, and what it says.
+/// A datagram between two engines: its sender, the sender that the other engine sees, and its
+/// content.
 type Underway = (Side, Address, Bytes);
 
-/// Has two engines talk to each other while `bytes` rule the network between them: it delivers,
-/// drops, repeats and alters what they send, makes up what they did not, and lets time pass. `by`
-/// says as whose the other side hears what one sends to an address, if at all.
+/// Has two engines talk to each other while `bytes` rule the network between them. The network
+/// delivers, drops, repeats and alters what they send, makes up what they did not, and lets time
+/// pass. `by` says as whose the other side hears what one sends to an address, if at all.
 pub(super) fn converse<A: Engine, B: Engine>(
     first: &mut A,
     second: &mut B,
@@ -106,7 +107,7 @@ pub(super) fn converse<A: Engine, B: Engine>(
                 (from, by, body.into())
             }),
             7 => {
-                // What is said meanwhile is on its way after it.
+                // Datagrams sent meanwhile are on their way after it.
                 let (before, until) = (now, now + Duration::from_millis(pause(next())));
                 now = pass_into(first, before, until, &mut answer, &mut |to, body| {
                     network.extend(by(Side::First, to).map(|by| (Side::First, by, body)));

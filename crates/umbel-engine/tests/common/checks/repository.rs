@@ -12,7 +12,7 @@ use umbel_wire::{Digest, Oti, Scheme, Toi, Tsi};
 use super::network::{Side, converse, drive};
 use super::{Nowhere, SYMBOL, Zeros, data_channel, rate};
 
-/// A server of one item, and two clients of which anything may come.
+/// Checks a server of one item, and two clients that may send anything.
 pub fn repository_server(bytes: &[u8]) {
     use repository::{Source, SourceCommand, SourceConfig};
     let config = SourceConfig::new(Tsi(77), data_channel(), rate());
@@ -56,7 +56,7 @@ fn answer_client<S: SymbolSource>(
     let _ = engine.handle_command(now, answer);
 }
 
-/// A client that has asked for an item.
+/// Checks a client that has asked for an item.
 pub fn repository_client(bytes: &[u8]) {
     use repository::{Receiver, ReceiverConfig};
     let mut engine = Receiver::new(ReceiverConfig::default(), generator(0), Nowhere::default());
@@ -69,7 +69,7 @@ pub fn repository_client(bytes: &[u8]) {
     drive(&mut engine, start, bytes, &senders, |_, _, _| {});
 }
 
-/// What a client is told to ask for.
+/// Returns the commands to a client: a session, a request, and an item to accept.
 fn requests() -> [repository::ReceiverCommand; 3] {
     use repository::ReceiverCommand;
     [
@@ -84,7 +84,7 @@ fn requests() -> [repository::ReceiverCommand; 3] {
     ]
 }
 
-/// A server that seals, and a client, in a network that the input rules.
+/// Checks a server that seals, and a client, in a network that the input rules.
 pub fn repository_sealed(bytes: &[u8]) {
     symbols_of_sealed_repository(bytes);
 }
@@ -121,7 +121,7 @@ pub fn symbols_of_sealed_repository(bytes: &[u8]) -> usize {
     client.sink_mut().0.len()
 }
 
-/// The item that is served.
+/// Returns the item that is served.
 fn item() -> ItemInfo {
     ItemInfo {
         toi: Toi(2),

@@ -9,7 +9,7 @@ use umbel_wire::Tsi;
 use super::network::drive;
 use super::{data_channel, group, strangers};
 
-/// A receiver of two layers that add to each other, and one of two of which it takes one.
+/// Checks a receiver of two layers that add to each other, and one of two of which it takes one.
 pub fn rlm_receiver(bytes: &[u8]) {
     use umbel_wire::stream::StreamMode;
     for mode in [StreamMode::Cumulative, StreamMode::Independent] {
@@ -30,7 +30,7 @@ fn rlm_receiver_in(mode: umbel_wire::stream::StreamMode, bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// The source of a layer with repairs, and of one with objects.
+/// Checks the source of a layer with repairs, and of one with objects.
 pub fn rlm_source(bytes: &[u8]) {
     use rlm::{Source, SourceCommand, SourceConfig};
     let mut config = SourceConfig::new(Tsi(7), data_channel(), 2);

@@ -8,8 +8,8 @@ use umbel_engine::{Address, Datagram, Engine, Instant};
 use super::data_channel;
 use super::network::{HEAD, drive};
 
-/// A delivery at a receiver's host, which packets of anybody pass. The first byte of a step tells
-/// whether the host sends it, and whether its checksum is complete.
+/// Checks a delivery at a receiver's host, which packets of anybody pass. The first byte of a step
+/// tells whether the host sends it, and whether its checksum is complete.
 pub fn smo_delivery(bytes: &[u8]) {
     use umbel_engine::smo::delivery::{Checksum, Delivery, Direction};
     const CONNECTIONS: usize = 3;
@@ -40,7 +40,7 @@ pub fn smo_delivery(bytes: &[u8]) {
     }
 }
 
-/// A TCP server with two connections and a stream. Segments have the ports of the corpus of
+/// Checks a TCP server with two connections and a stream. Segments have the ports of the corpus of
 /// `tcp_segment`; their sequence numbers fit those of its seeds.
 pub fn smo_source(bytes: &[u8]) {
     use smo::{MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream};

@@ -11,7 +11,7 @@ use umbel_wire::{Channel, Tsi};
 use super::network::{Side, converse, drive};
 use super::{Nowhere, SYMBOL, Zeros, data_channel, group, rate, strangers};
 
-/// The source of a feed that everyone may talk to, with each recovery.
+/// Checks the source of a feed that everyone may talk to, with each recovery.
 pub fn tmtp_source(bytes: &[u8]) {
     for recovery in Recovery::ALL {
         tmtp_source_with(recovery, bytes);
@@ -31,7 +31,7 @@ fn tmtp_source_with(recovery: Recovery, bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// A receiver that wants a feed, and may become a manager or a helper.
+/// Checks a receiver that wants a feed, and may become a manager or a helper.
 pub fn tmtp_receiver(bytes: &[u8]) {
     for recovery in Recovery::ALL {
         tmtp_receiver_with(recovery, bytes);
@@ -50,7 +50,8 @@ fn tmtp_receiver_with(recovery: Recovery, bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// The source of a feed with a token and a list, and a receiver, in a network that the input rules.
+/// Checks the source of a feed with a token and a list, and a receiver, in a network that the input
+/// rules.
 pub fn tmtp_closed(bytes: &[u8]) {
     symbols_of_closed_feed(bytes);
 }
@@ -93,7 +94,7 @@ pub fn symbols_of_closed_feed(bytes: &[u8]) -> usize {
     receiver.sink_mut().0.len()
 }
 
-/// A node of the feed that the seeds of the corpora speak of.
+/// Returns a node of the feed that the seeds of the corpora belong to.
 fn node(number: u8) -> tmtp::NodeConfig {
     let address = ([192, 0, 2, number], 7703).into();
     let domain = group();

@@ -1,5 +1,5 @@
-//! Experiments that the paper did not do: other repliers, many losses, lost requests and repairs,
-//! routers without LMS, receivers that come and go, and SRM in large groups.
+//! Experiments that the paper did not do. These are other repliers, many losses, lost requests and
+//! repairs, routers without LMS, receivers that come and go, and SRM in large groups.
 
 pub mod stream;
 
@@ -45,7 +45,7 @@ pub enum Outcome {
     Stream(stream::Outcome),
 }
 
-/// A run has cells of its own kind, and empty ones for the other.
+/// A run has the cells of its kind, and empty ones for the other.
 impl Record for Outcome {
     fn columns() -> Vec<String> {
         let stream = stream::Outcome::columns().into_iter().map(|name| format!("stream_{name}"));

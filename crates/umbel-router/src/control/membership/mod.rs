@@ -1,8 +1,8 @@
 //! Membership on a link: the router's side of IGMP and MLD [RFC 3376 §6, RFC 3810 §7].
 //!
 //! Each host is tracked by itself [RFC 3376 §A.2]. Hence a leave takes effect at once if nobody
-//! else wants the same ([`fast_leave`](super::config::MembershipConfig::fast_leave)), as soon as all
-//! hosts have been heard. Hosts of older versions are tolerated: they want any source, and since
+//! else wants the same ([`fast_leave`](super::config::MembershipConfig::fast_leave)), as soon as
+//! all hosts have been heard. Hosts of older versions are tolerated: they want any source. Since
 //! they keep silent when another answers, they are always asked before a group ends.
 //!
 //! # Scope and limitations
@@ -381,7 +381,8 @@ impl Membership {
         let is_old = |member: &Member| !member.version.has_sources();
         let has_old =
             self.groups.get(&address).is_some_and(|group| group.members.values().any(is_old));
-        // Members of older versions keep silent if another answers: whoever leaves, all are asked.
+        // Members of older versions keep silent if another answers, so all are asked after any
+        // leave.
         if has_old && self.admit(now, from, config, work) && self.querier.other().is_none() {
             self.ask(now, address, &BTreeSet::new(), true, config, work);
         }
@@ -532,7 +533,7 @@ fn cost_heard(link: LinkId, host: IpAddr, channel: SourceGroup, offer: Offer) ->
     }
 }
 
-/// Tells that an offer no longer stands.
+/// Withdraws an offer that no longer stands.
 fn withdraw(
     work: &mut Work,
     link: LinkId,

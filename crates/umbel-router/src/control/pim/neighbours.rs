@@ -22,7 +22,7 @@ const DEFAULT_HOLDTIME_S: u16 = 105;
 #[derive(Debug)]
 struct Neighbour {
     hello: Hello,
-    /// Time until which its Hello holds; `None` is for ever.
+    /// Time until which its Hello holds; `None` is forever.
     until: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ pub(in crate::control) enum Heard {
     Known,
     /// The neighbour has other addresses, by which next hops may be found.
     Readdressed,
-    /// The neighbour is new, or has started anew and forgotten all.
+    /// The neighbour is new, or has restarted and forgotten all.
     New,
     /// The neighbour is gone.
     Gone,
@@ -46,7 +46,7 @@ pub(in crate::control) struct Neighbours {
     me: IpAddr,
     /// Other addresses of this router on the link, for its Hellos.
     others: Vec<IpAddr>,
-    /// Number that tells neighbours that this router has started anew.
+    /// Number that tells neighbours that this router has restarted.
     generation: u32,
     all: BTreeMap<IpAddr, Neighbour>,
     answers: Limiter,
@@ -110,7 +110,7 @@ impl Neighbours {
         self.all.iter().find(has).map(|(from, _)| *from)
     }
 
-    /// Says Hello, and again after the interval.
+    /// Sends Hello, and again after the interval.
     pub(in crate::control) fn on_hello_time(
         &mut self,
         now: Instant,
@@ -192,8 +192,8 @@ impl Neighbours {
         }
     }
 
-    /// Returns the time within which other routers may override a prune, and the delay of the
-    /// link: the greatest that anybody says, if all say something [RFC 7761 §4.3.3].
+    /// Returns the time within which other routers may override a prune, and the delay of the link.
+    /// Each is the greatest that any router announces, if all announce one [RFC 7761 §4.3.3].
     fn delays(&self, config: &PimConfig) -> (Duration, Duration) {
         let mut greatest = (config.override_interval, config.propagation_delay);
         for neighbour in self.all.values() {

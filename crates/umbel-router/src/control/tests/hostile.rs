@@ -1,4 +1,4 @@
-//! Whatever a network says, and however much of it.
+//! Any messages of a network, in any number.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use umbel_wire::membership::{Record, RecordType};
 use super::script::{GROUP, SOURCE, Script, host, record};
 use crate::control::{ControlConfig, DropReason, Protocol, SourceGroup};
 
-/// A message with a right checksum, so that more than the checksum is tested.
+/// Returns a message with a right checksum, so that more than the checksum is tested.
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0];
     message.extend(body);
@@ -21,7 +21,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A body that is like one of IGMP or PIM more often than random bytes are.
+/// Generates a body that is like one of IGMP or PIM more often than random bytes are.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         Just(0_u8),

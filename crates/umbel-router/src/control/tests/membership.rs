@@ -123,7 +123,7 @@ fn before_all_hosts_are_known_the_last_member_is_asked_for() {
     assert_eq!(queries[0].0, 2);
     assert_eq!((queries[0].1.group, &queries[0].1.sources[..]), (Some(GROUP), &[SOURCE][..]));
     assert!(script.changes.is_empty());
-    // Somebody of whom nothing was known answers.
+    // A host that was unknown answers.
     script.wait(Duration::from_millis(500));
     script.report(2, host(2, 6), vec![record(RecordType::IsInclude, &[SOURCE])]);
     script.wait(seconds(3));

@@ -15,7 +15,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A script whose neighbour upstream is 10.0.1.254.
+/// Returns a script whose neighbour upstream is 10.0.1.254.
 fn with_upstream() -> Script {
     let mut script = Script::settled(ControlConfig::default());
     script.hello(1, host(1, 254), 1);
@@ -79,7 +79,7 @@ fn a_join_waits_for_the_neighbour_and_is_repeated() {
         script.hello(1, host(1, 254), 1);
         assert_eq!(script.asked(), [(1, host(1, 254), true)]);
     }
-    // It has started anew and forgotten all.
+    // It has restarted and forgotten all.
     script.hello(1, host(1, 254), 2);
     assert_eq!(script.asked(), [(1, host(1, 254), true)]);
     // It is gone, and comes back.
@@ -123,7 +123,7 @@ fn an_address_that_comes_later_is_told_soon_and_changes_nothing_else() {
 #[test]
 fn joins_of_neighbours_make_trees_and_their_prunes_end_them() {
     let mut script = with_upstream();
-    // Nobody who has not said Hello is believed.
+    // A router that has not sent Hello is not believed.
     script.ask(3, host(3, 7), host(3, 100), true);
     assert_eq!(script.plane.drops().of(DropReason::NoNeighbour), 1);
     script.hello(3, host(3, 7), 1);
@@ -310,7 +310,7 @@ fn what_is_about_shared_trees_is_dropped() {
     assert!(script.changes.is_empty());
 }
 
-/// A claim of [`CHANNEL`] by preference 1, as this router has it.
+/// Returns a claim of [`CHANNEL`] by preference 1, as this router has it.
 fn claim(metric: u32) -> Message {
     let (group, source) = (GROUP, SOURCE);
     Message::Assert(Assert { group, source, shared: false, preference: 1, metric })
@@ -324,7 +324,7 @@ fn claims(script: &mut Script) -> Vec<(u32, u32)> {
     script.pim_sent().into_iter().filter_map(claim).collect()
 }
 
-/// A script that forwards to interface 3, where two more routers are.
+/// Returns a script that forwards to interface 3, where two more routers are.
 fn contested() -> Script {
     let mut script = with_upstream();
     for router in [7, 8] {
@@ -380,7 +380,7 @@ fn the_better_claim_wins_until_it_ends() {
     assert_eq!(script.outputs(), Some(vec![3]));
     script.pim(3, host(3, 7), &claim(4));
     assert_eq!(script.outputs(), Some(vec![]));
-    // The winner starts anew.
+    // The winner restarts.
     script.hello(3, host(3, 7), 2);
     assert_eq!(script.outputs(), Some(vec![3]));
     assert_eq!(script.plane.drops().total(), 0);

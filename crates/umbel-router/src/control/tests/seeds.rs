@@ -189,7 +189,7 @@ fn accidents(family: Family, seed: u64) {
         world.wait(Duration::from_millis(below(20_000) as u64));
     }
     world.loss = 0.0;
-    // What was lost is said again within the lifetime of everything: first with what is still up,
+    // Lost messages are repeated within the lifetime of everything: first with what is still up,
     // then with all of it.
     for _ in 0..2 {
         world.wait(seconds(400));

@@ -176,7 +176,7 @@ impl World {
         self.drain(router);
     }
 
-    /// Lets unicast routing find the ways anew.
+    /// Lets unicast routing find new routes.
     fn find_routes(&mut self) {
         for router in 0..self.nodes.len() {
             let table = self.table(router);
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// A host answers a query of what it wants.
+    /// Answers a query of a host's wishes.
     fn answer(&mut self, host: HostId, query: &Query) {
         let Some(wants) = self.hosts.get(&host) else { return };
         let mut by_group: BTreeMap<IpAddr, Vec<IpAddr>> = BTreeMap::new();
@@ -332,7 +332,7 @@ impl World {
         self.broadcast(host.0, None, &transmit);
     }
 
-    /// A host joins or leaves a channel, and says so twice.
+    /// Makes a host join or leave a channel, and report that twice.
     pub(super) fn want(&mut self, host: HostId, channel: SourceGroup, is_join: bool) {
         let wants = self.hosts.entry(host).or_default();
         let changed = if is_join { wants.insert(channel) } else { wants.remove(&channel) };
@@ -353,7 +353,7 @@ impl World {
         self.hosts.iter().flat_map(wants).collect()
     }
 
-    /// A LAN goes down or comes back, with the interfaces of its routers.
+    /// Sets a LAN down or up, with the interfaces of its routers.
     pub(super) fn set_lan(&mut self, lan: Lan, is_up: bool) {
         if self.is_lan_up[lan] == is_up {
             return;
@@ -374,14 +374,14 @@ impl World {
         self.find_routes();
     }
 
-    /// A router stops without a word.
+    /// Stops a router without a word.
     pub(super) fn stop(&mut self, router: Router) {
         self.nodes[router].is_up = false;
         self.nodes[router].forwarding.clear();
         self.find_routes();
     }
 
-    /// A router starts, and knows nothing.
+    /// Starts a router that knows nothing.
     pub(super) fn restart(&mut self, router: Router) {
         let random = chance::generator(rand(&mut self.random));
         let table = self.table(router);

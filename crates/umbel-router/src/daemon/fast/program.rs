@@ -196,7 +196,7 @@ impl Program {
         self.attached.len()
     }
 
-    /// Begins anew, for an engine with this configuration; takes nothing if there is none.
+    /// Starts from scratch, for an engine with this configuration; takes nothing if there is none.
     pub(super) fn configure(&mut self, engine: Option<&RouterConfig>, config: &LmsConfig) {
         self.set_branches(std::iter::empty());
         let settings = engine.map_or([0; SETTINGS], |engine| self.layout(engine, config));

@@ -49,7 +49,7 @@ const DROPPED: i32 = 2;
 
 /// Turning points stay valid for so long that no test sees them expire.
 const LIFETIME: Duration = Duration::from_hours(1);
-/// The daemon began so long ago.
+/// The daemon began this long ago.
 const AGE: Duration = Duration::from_hours(10);
 
 fn is_v6() -> bool {

@@ -27,7 +27,7 @@ struct World {
 }
 
 impl World {
-    /// Creates the network. Each host has a link of its own.
+    /// Creates the network. Each host has its own link.
     fn new(seed: u64, links: &[LinkSpec]) -> World {
         let mut network = Network::new();
         let (source, switch) = (network.host("source"), network.switch("switch"));

@@ -1,7 +1,7 @@
 //! Networks of known shapes.
 //!
-//! A shape has routers and the links between them. Hosts are added at its routers, each on a link
-//! of its own: the `source` (or `source1`, `source2` …) and the receivers `h1`, `h2` ….
+//! A shape has routers and the links between them. Hosts are added at its routers, each on its own
+//! link: the `source` (or `source1`, `source2` …) and the receivers `h1`, `h2` ….
 //!
 //! | shape | routers | edge, where receivers are put | the source is at |
 //! |---|---|---|---|
@@ -18,7 +18,7 @@
 //!
 //! Random shapes are drawn again until they are connected. So each connected shape appears in
 //! proportion to its own probability. The shape, the places of sources and those of receivers are
-//! drawn from streams of their own, so that more receivers leave the graph unchanged.
+//! drawn from their own streams, so that more receivers leave the graph unchanged.
 
 mod file;
 mod graphml;
@@ -221,7 +221,7 @@ struct Core {
     source: Option<usize>,
     /// Number of receivers at each router of the edge if none is specified.
     receivers_each: usize,
-    /// Whether the shape has hosts of its own and needs no others.
+    /// Whether the shape has its own hosts and needs no others.
     has_hosts: bool,
 }
 

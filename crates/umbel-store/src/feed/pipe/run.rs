@@ -8,9 +8,9 @@
 //!  content
 //! ```
 //!
-//! A digest is over the feed, the block's number, its ending and its content. What is signed is the
-//! feed, the number of the run's first block and the digests. So each block proves by itself that it
-//! is right, and one signature serves for up to [`MOST`] blocks.
+//! A digest is over the feed, the block's number, its ending and its content. The signature is over
+//! the feed, the number of the run's first block and the digests. So each block proves by itself
+//! that it is right, and one signature serves for up to [`MOST`] blocks.
 
 use std::collections::VecDeque;
 
@@ -45,7 +45,7 @@ pub struct PipeId {
 /// Signs runs with the key that the receivers know.
 pub type Sign = Box<dyn Fn(&[u8]) -> [u8; SIGNATURE_LEN] + Send>;
 
-/// Where a block stands in its pipe.
+/// Place of a block in its pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Others follow.
@@ -117,7 +117,7 @@ pub(super) fn signed(
     (0..).zip(contents).map(block).collect()
 }
 
-/// Tells the blocks of one sender's pipe from all others.
+/// Verifier that tells the blocks of one sender's pipe from all others.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pipe: PipeId,

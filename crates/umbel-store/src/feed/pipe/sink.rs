@@ -34,7 +34,7 @@ pub enum PipeEvent {
     Room,
 }
 
-/// How a pipe ended for its reader.
+/// End of a pipe as its reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipeOutcome {
     /// Its sender signed that it is whole.
@@ -45,10 +45,10 @@ pub enum PipeOutcome {
     Cut,
 }
 
-/// Creates the two ends of a pipe in a receiver. Blocks are taken from the holder of this Ed25519 key
-/// alone. `memory` bounds the bytes that wait to be read. If
-/// `shape` says that the pipe is sealed, `seal` has the length and digest of the head, and the
-/// opener for it. `on_event` is called on either end's thread and must not block.
+/// Creates the two ends of a pipe in a receiver. Blocks are taken from the holder of this Ed25519
+/// key alone. `memory` bounds the bytes that wait to be read. If `shape` says that the pipe is
+/// sealed, `seal` has the length and digest of the head, and the opener for it. `on_event` is
+/// called on either end's thread and must not block.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ struct Waiting {
     bytes: usize,
     /// Whether a symbol was refused since the last time there was room.
     refused: bool,
-    /// How the pipe has ended, if it has.
+    /// End of the pipe, if it has ended.
     ended: Option<PipeOutcome>,
 }
 

@@ -25,7 +25,7 @@ fn ready(load: Load) -> Bytes {
     }
 }
 
-/// Writes pieces, each as blocks of its own. Returns the source symbols of each block.
+/// Writes pieces, each as separate blocks. Returns the source symbols of each block.
 fn write(writer: &mut PipeWriter, pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut blocks = Vec::new();
     for piece in pieces {

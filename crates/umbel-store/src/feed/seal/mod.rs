@@ -1,8 +1,8 @@
 //! Feeds that only admitted receivers can read.
 //!
 //! Everyone on the network may hear a sealed feed. Only a receiver that holds the secret key to one
-//! of the public keys on the sender's list can read it, and join its tree: the source gives it the
-//! key of the tree's messages, under the secret that they share.
+//! of the public keys on the sender's list can read it. Only such a receiver can join its tree: the
+//! source hands it the key of the tree's messages, under the secret that they share.
 //!
 //! ```text
 //! source     a feed key K, fresh; a key pair (e, E), fresh; E is announced
@@ -31,16 +31,17 @@
 //! already, has the cipher, but no X25519 with a key that can be kept. X25519 therefore comes from
 //! `curve25519-dalek`.
 //!
-//! The nonce is not a counter but a keyed hash of the symbol and its place. Symbols are sealed anew
-//! each time they are sent, possibly from a file that changed in between. A counter would then seal
-//! two contents with one nonce, which breaks GCM. With the hash, equal nonces mean equal contents,
-//! as in SIV modes. Keys for wrapping and for the manifest seal one message each, with nonce 0.
+//! The nonce is not a counter but a keyed hash of the symbol and its place. Symbols are sealed
+//! again each time they are sent, possibly from a file that changed in between. A counter would
+//! then seal two contents with one nonce, which breaks GCM. With the hash, equal nonces mean equal
+//! contents, as in SIV modes. Keys for wrapping and for the manifest seal one message each, with
+//! nonce 0.
 //!
 //! # Limitations
 //!
-//! - An admitted receiver can pass the key or the content on. It can seal symbols of its own with the
-//!   same key, but the signed announcement and the digests and signatures below it show that the
-//!   blocks are not the sender's.
+//! - An admitted receiver can pass the key or the content on. It can seal its own symbols with the
+//!   same key. However, the signed announcement and the digests and signatures below it show that
+//!   the blocks are not the sender's.
 //! - A feed's name, its number of files and bytes, and its time of sending are public.
 
 mod keys;

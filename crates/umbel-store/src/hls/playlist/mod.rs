@@ -1,7 +1,8 @@
 //! Playlists of HTTP Live Streaming [RFC 8216], as far as a ladder needs them.
 //!
-//! What is not understood is left out, as the RFC demands of clients. What cannot be multicast is
-//! refused: encrypted segments, segments that are parts of a file, names that are not relative.
+//! Tags that are not understood are left out, as the RFC demands of clients. Content that cannot be
+//! multicast is refused: encrypted segments, segments that are parts of a file, names that are not
+//! relative.
 
 mod reader;
 
@@ -116,7 +117,7 @@ pub enum PlaylistError {
     Name {
         /// Line, from 1.
         line: usize,
-        /// Why.
+        /// Reason of the error.
         reason: NameError,
     },
     /// The segments are encrypted.
@@ -171,7 +172,7 @@ impl Media {
     }
 
     /// Appends the segment of this number, and drops the first ones beyond `most`. If the number
-    /// does not follow the last one, the list begins anew.
+    /// does not follow the last one, the list starts from scratch.
     pub fn push(&mut self, number: u64, segment: Segment, most: usize) {
         let kept = if number == self.end() { most.saturating_sub(1) } else { 0 };
         while self.segments.len() > kept {

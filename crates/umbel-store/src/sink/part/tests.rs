@@ -43,7 +43,7 @@ fn item(shelf: &Shelf) -> Arc<Item> {
     shelf.prepare(&info).unwrap().item
 }
 
-/// Returns a buffer with these symbols, each filled with a byte of its own.
+/// Returns a buffer with these symbols, each filled with its own byte.
 fn buffer(item: &Item, sbn: u32, esis: &[u32]) -> BlockBuffer {
     let mut buffer = BlockBuffer::empty(&item.partition, sbn);
     for &esi in esis {

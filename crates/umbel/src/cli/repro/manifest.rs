@@ -1,4 +1,4 @@
-//! Where a report comes from: the program, its options, the machine and the time.
+//! Origin of a report: the program, its options, the machine and the time.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -41,9 +41,9 @@ pub(super) fn processor_time() -> anyhow::Result<Duration> {
     Ok(parts.map(of).iter().sum())
 }
 
-/// What another run needs to give the same report, and what it came to.
+/// All that another run needs to make the same report, and its outcome.
 ///
-/// The same program gives the same report for the same options, on any machine.
+/// The same program makes the same report for the same options, on any machine.
 #[derive(Debug, Serialize)]
 pub(super) struct Manifest {
     version: &'static str,

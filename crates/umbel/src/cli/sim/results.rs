@@ -74,7 +74,7 @@ pub(super) fn show(scenario: &Scenario, finished: &[Finished], output: &Output) 
     show_speed(finished, output);
 }
 
-/// Says how fast the runs were.
+/// Reports how fast the runs were.
 pub(super) fn show_speed(finished: &[Finished], output: &Output) {
     let hops: u64 = finished.iter().map(|run| run.report.network.hops).sum();
     let busy: f64 = finished.iter().map(|run| run.real_time.as_secs_f64()).sum();

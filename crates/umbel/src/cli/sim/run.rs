@@ -35,8 +35,8 @@ pub(super) struct RunArgs {
     /// Seed of the run, or of the first of several [default: that of the scenario]
     #[arg(long)]
     seed: Option<u64>,
-    /// Number of runs, with seeds that count up, on all processors [default: 1, or for each point of
-    /// a sweep what it says, or 5]
+    /// Number of runs, with seeds that count up, on all processors [default: 1, or for each point
+    /// of a sweep what it says, or 5]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: Option<u32>,

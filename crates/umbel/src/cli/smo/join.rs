@@ -17,15 +17,15 @@ use crate::smo::join::{
     HelperOptions, JoinObserver, JoinSnapshot, JoinSummary, Joined, Meanwhile, join,
 };
 
-/// Where a server is, and how its segments reach local connections.
+/// Address of a server, and the way by which its segments reach local connections.
 #[derive(Debug, clap::Args)]
 pub(super) struct HelperArgs {
     /// The channel and its server, as `umbel smo serve` prints them; the server's port is that of
     /// the channel unless it is given
     #[arg(value_name = "GROUP:PORT@SERVER[:PORT]")]
     target: Target,
-    /// How segments reach the local connections: ebpf (in the kernel), agent (this process), or
-    /// auto: ebpf where the system allows it
+    /// Way by which segments reach the local connections: ebpf (in the kernel), agent (this
+    /// process), or auto: ebpf where the system allows it
     #[arg(long, value_name = "WAY", default_value = "auto")]
     delivery: Way,
 }

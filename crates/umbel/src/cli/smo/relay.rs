@@ -37,8 +37,8 @@ pub(super) struct RelayArgs {
     /// Relay what the server offers by HTTP, instead of one stream
     #[arg(long)]
     http: bool,
-    /// Let bytes of a live stream wait at most so long to be sent on: a receiver that holds them up
-    /// for longer is cut off, and without receivers they are dropped [default: the server waits]
+    /// Longest wait of bytes of a live stream: a receiver that holds them up for longer is cut off,
+    /// and without receivers they are dropped [default: the server waits]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "http")]
     max_delay: Option<Duration>,
     #[command(flatten)]

@@ -56,7 +56,7 @@ pub(super) struct ServeArgs {
     engine: EngineArgs,
 }
 
-/// What is served.
+/// Content to serve.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 struct WhatArgs {
@@ -88,8 +88,8 @@ struct TlsArgs {
     /// With --http: speak TLS 1.3 (https), to each client by unicast; nothing is multicast then
     #[arg(long)]
     tls: bool,
-    /// Certificate of the server and those between it and its authority, a PEM file, instead of a
-    /// key of its own
+    /// Certificate of the server and those between it and its authority, a PEM file, instead of its
+    /// own key
     #[arg(long, value_name = "FILE", requires_all = ["tls", "key"])]
     cert: Option<PathBuf>,
     /// Key of the certificate, a PEM file, which only its owner may be able to read
@@ -117,7 +117,7 @@ impl TlsArgs {
     }
 }
 
-/// How answers of HTTP form groups; relays share it.
+/// Options of groups that share an answer of HTTP; relays share them.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct HttpArgs {
@@ -129,7 +129,7 @@ pub(super) struct HttpArgs {
     pub(super) smallest: u64,
 }
 
-/// When a stream begins; relays share it.
+/// Time at which a stream begins; relays share it.
 #[derive(Clone, Copy, Debug, clap::Args)]
 #[group(skip)]
 pub(super) struct StartArgs {
@@ -155,7 +155,7 @@ impl StartArgs {
     }
 }
 
-/// How the engine works; relays share it.
+/// Options of the engine; relays share them.
 #[derive(Debug, clap::Args)]
 pub(super) struct EngineArgs {
     /// Interface, by name or address [default: that of the address, or of the default route]
@@ -167,8 +167,8 @@ pub(super) struct EngineArgs {
     /// Highest rate, such as 100M [default: what congestion control allows]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
-    /// When sent bytes are forgotten: `slowest` receiver has them, a share such as 90% has, or
-    /// their room is needed (`buffer`); who needs them later is cut off
+    /// Time at which sent bytes are dropped: `slowest` receiver has them, a share such as 90% has,
+    /// or the room is needed (`buffer`); later receivers are cut off
     #[arg(long, value_name = "RULE", default_value = "slowest", value_parser = parse_release)]
     release: Release,
     /// Congestion window: `strict`, that of the most congested receiver, or A,B: between A and B
@@ -201,7 +201,7 @@ pub(super) struct EngineArgs {
     /// Cut off receivers with a longer round trip than this [default: none]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     max_rtt: Option<Duration>,
-    /// Cut off receivers whose congestion window is below so many segments on average
+    /// Cut off receivers whose congestion window is below this number of segments on average
     /// [default: none]
     #[arg(long, value_name = "SEGMENTS")]
     min_window: Option<f64>,

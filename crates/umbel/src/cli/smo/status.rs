@@ -19,7 +19,7 @@ use crate::smo::report::{Group, Receiver, Report};
   umbel smo status --json | jq .report.traffic
 Servers answer the user who runs them, and root.")]
 pub(super) struct StatusArgs {
-    /// Where the server listens [default: the only one on this machine]
+    /// Address at which the server listens [default: the only one on this machine]
     #[arg(value_name = "ADDRESS:PORT")]
     server: Option<SocketAddr>,
     /// Receivers to list, the slowest first

@@ -46,7 +46,7 @@ pub(super) struct Suspect {
     pub(super) source: Option<IpAddr>,
 }
 
-/// Traffic that needs a rule of its own.
+/// Traffic that needs its own rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traffic {
     Data,
@@ -68,7 +68,7 @@ impl Firewall {
     pub(super) fn read() -> Firewall {
         let listing = system::run("nft", &["-j", "list", "ruleset"]);
         let rules = listing.and_then(|text| {
-            let unread = || ToolError::Failed("`nft` printed what is no ruleset".to_owned());
+            let unread = || ToolError::Failed("`nft` did not print a ruleset".to_owned());
             // An empty ruleset may be an empty text.
             if text.trim().is_empty() {
                 Ok(Ruleset::default())

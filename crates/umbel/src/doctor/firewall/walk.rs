@@ -28,7 +28,7 @@ pub(super) struct Culprit {
     pub(super) handle: Option<u64>,
 }
 
-/// How a chain ends.
+/// End of a chain.
 enum End {
     /// The packet returns to the calling chain, or to the policy.
     Returned,

@@ -1,4 +1,4 @@
-//! Receives the probe packets of a channel, on a thread of its own.
+//! Receives the probe packets of a channel, on its own thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

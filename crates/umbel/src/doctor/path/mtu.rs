@@ -14,8 +14,8 @@ const CHECK: &str = "path-mtu";
 const COMMON: [usize; 12] =
     [65_535, 9_216, 9_000, 4_352, 1_500, 1_492, 1_472, 1_450, 1_428, 1_400, 1_280, 576];
 
-/// Packets of each length, as some may be lost by chance. Each is a burst of its own, as routers on
-/// the server's own host would judge a batch by its whole length.
+/// Packets of each length, as some may be lost by chance. Each is its own burst, as routers on the
+/// server's own host would judge a batch by its whole length.
 const COPIES: usize = 3;
 
 /// Returns the longest UDP payload that arrives, up to the limit of the interface.
@@ -71,7 +71,7 @@ pub(super) fn judge(largest: Option<u16>, packet_len: u16, family: Family) -> Fi
     let needed = usize::from(packet_len) + headers;
     let Some(largest) = largest else {
         let what = format!("no packet above {} bytes arrives", usize::from(SMALL) + headers);
-        return Finding::problem(CHECK, what).mend("mend the MTU of the links on the way");
+        return Finding::problem(CHECK, what).mend("correct the MTU of the links on the way");
     };
     let mtu = usize::from(largest) + headers;
     if largest >= packet_len {

@@ -26,17 +26,17 @@ use super::burst::{Burst, Order};
 use super::ear::{Ear, Heard};
 use crate::endpoint::Wiring;
 
-/// How long the server may take to answer.
+/// Time that the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long packets of a burst may arrive after the server reported it as sent, besides the
-/// session's round trip.
+/// Time after the server's report of a burst in which its packets may arrive, besides the session's
+/// round trip.
 const GRACE: Duration = Duration::from_millis(40);
 
 /// Number of the only session.
 const SESSION: SessionId = SessionId(0);
 
-/// What the scout knows once the server has admitted it.
+/// Knowledge of the scout once the server has admitted it.
 #[derive(Clone, Debug)]
 pub(super) struct Welcome {
     pub(super) agent: String,
@@ -49,7 +49,7 @@ pub(super) struct Welcome {
     pub(super) local: IpAddr,
 }
 
-/// Why the path cannot be checked, or not further.
+/// Reason why the path cannot be checked, or not further.
 #[derive(Debug)]
 pub(super) enum ScoutError {
     /// There is no session, or no longer.

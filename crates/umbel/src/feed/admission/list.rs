@@ -48,7 +48,7 @@ impl AdmitList {
                     if before.is_some_and(|before| before != key) {
                         bail!(
                             "line {number}: `{name}` has another key in line {first}: give each \
-                             receiver a name of its own"
+                             receiver its own name"
                         );
                     }
                     keys.extend([key]);
@@ -99,7 +99,7 @@ fn split(line: &str) -> anyhow::Result<(&str, Option<PublicKey>)> {
         let key = last.parse()?;
         let name = name.trim_end();
         if hexadecimal_run(name) >= LOOKS_LIKE_A_KEY {
-            bail!("two keys: each stands in a line of its own, behind a name");
+            bail!("two keys: each belongs on its own line, behind a name");
         }
         return match name {
             "" => bail!("a key without a name before it"),

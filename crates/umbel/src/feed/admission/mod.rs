@@ -9,8 +9,8 @@
 //!
 //! A receiver creates its key once ([`load_or_create`]), and `umbel key` shows the public half.
 //! [`umbel_store::feed::seal`] describes how feeds are sealed. A receiver that is not on the list
-//! leaves. It learns so from the head of the feed, or because the source does not give it the key
-//! of the tree ([`List`]).
+//! leaves. It learns so from the head of the feed, or because the source withholds the key of the
+//! tree ([`List`]).
 //!
 //! Where there are keys or a token, a report that somebody is done counts with a receipt only:
 //! others cannot say it. Names without either would be anybody's, so they are refused.

@@ -9,13 +9,13 @@ use umbel_wire::tmtp::{ReceiverReport, ReceiverState};
 
 use super::Sealing;
 
-/// What a source demands of a report that a receiver is done.
+/// Demands of a source on a report that a receiver is done.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Receipts {
     /// Nothing: everybody is believed.
     #[default]
     None,
-    /// A receipt by one who has the token.
+    /// A receipt by a holder of the token.
     Token(Tsi, ReceiptKey),
     /// A receipt by the key that the name has on the list.
     Keys(Tsi, BTreeMap<String, ReceiptKey>),

@@ -1,4 +1,4 @@
-//! What a receiver keeps of a feed: its list, its files, and the blocks that are wrong.
+//! A receiver's part of a feed: its list, its files, and the blocks that are wrong.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const DAMAGED: &str = "it changed at the source, or was altered on the way";
 pub(super) struct Hopeless {
     /// Reason that the source hears.
     pub(super) reason: String,
-    /// What this receiver's user is told instead.
+    /// Text for this receiver's user instead.
     pub(super) advice: Option<String>,
 }
 
@@ -228,7 +228,7 @@ impl<S: FeedStore> Content<S> {
         again
     }
 
-    /// Gives a file up. Its partial content stays where it is.
+    /// Gives up a file. Its partial content stays where it is.
     fn cancel(&mut self, io: &mut Machine<'_, S>, toi: Toi, reason: &str) {
         self.store.cancel(toi);
         self.fail_item(io, toi, reason);
@@ -262,9 +262,9 @@ impl<S: FeedStore> Content<S> {
         io: &mut Machine<'_, S>,
         run: BlockRun,
     ) -> Result<(), Hopeless> {
-        const WHY: &str = "it was sent before, and is not kept any more";
+        const WHY: &str = "it was sent before, and is no longer kept";
         if self.is_pipe() {
-            let why = "the beginning was sent before, and is not kept any more: `--from now` \
+            let why = "the beginning was sent before, and is no longer kept: `--from now` \
                        takes what comes";
             return Err(why.to_owned().into());
         }

@@ -9,7 +9,7 @@ use umbel_wire::feed::Feed;
 
 use super::{RecvObserver, RecvSnapshot};
 
-/// An observer that also reports why nothing is heard, if this host is to blame.
+/// An observer that also reports why nothing is heard, if this host is the cause.
 pub(super) struct Diagnosing {
     pub(super) observer: Arc<dyn RecvObserver>,
     pub(super) interface: Interface,

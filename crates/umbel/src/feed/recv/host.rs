@@ -26,12 +26,12 @@ const QUIET: Duration = Duration::from_secs(5);
 const CUT: &str = "the source is gone, and the pipe was cut short";
 /// Time without a parent after which the user is told where to look.
 const LONELY: Duration = Duration::from_secs(5);
-/// How long a receiver that is complete before it has joined the tree looks for a place there. Only
-/// in the tree can it report that it is complete.
+/// Time for which a receiver that is complete before it has joined the tree looks for a place
+/// there. Only in the tree can it report that it is complete.
 const TELL: Duration = Duration::from_secs(10);
-/// How long a complete manager serves its children.
+/// Time for which a complete manager serves its children.
 const SERVE: Duration = Duration::from_mins(2);
-/// How long leaving takes, at most. Meanwhile children find other parents, and a parent that fails
+/// Longest time that leaving takes. Meanwhile children find other parents, and a parent that fails
 /// is replaced, so that another can be told how this receiver ended. When the user interrupts a
 /// receiver without children, `LEAVE_ALONE` applies instead.
 const LEAVE: Duration = Duration::from_secs(12);
@@ -288,8 +288,8 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Handles the end of the feed as nodes tell it. A pipe ends where its sender has signed that it
-    /// does; an item that is incomplete when the sender has failed stays so.
+    /// Handles the end of the feed as nodes tell it. A pipe ends where its sender has signed that
+    /// it does; an item that is incomplete when the sender has failed stays so.
     fn on_end(&mut self, io: &mut Machine<'_, S>, end: End) {
         if let (Some(reason), false) = (&end.failed, self.is_pipe()) {
             let reason = format!("the source gave up: {reason}");
@@ -323,8 +323,8 @@ impl<S: FeedStore> RecvHost<S> {
         }
     }
 
-    /// Gives up a pipe of which no more comes, though its sender has not signed that it ends there:
-    /// the sender failed or is gone, or its last block was sent before this receiver came.
+    /// Gives up a pipe of which no more comes, though its sender has not signed that it ends there.
+    /// The sender failed or is gone, or sent its last block before this receiver came.
     fn look_for_end(&mut self, io: &mut Machine<'_, S>) {
         let Some(end) = self.end.as_ref().filter(|_| self.is_pipe()) else { return };
         let (held, known) = io.engine().progress();
@@ -360,7 +360,7 @@ impl<S: FeedStore> RecvHost<S> {
             return;
         }
         if self.is_pipe() {
-            return self.give_up(io, "the source was started again, and its pipe began anew");
+            return self.give_up(io, "the source was restarted, and its pipe began again");
         }
         self.replaced = true;
         // The old source is gone, so there is no one left to tell.

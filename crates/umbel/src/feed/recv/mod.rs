@@ -80,11 +80,11 @@ pub struct RecvOptions {
     pub feed: SessionSelector,
     /// Destination of the feed.
     pub target: Target,
-    /// Where to begin.
+    /// Position at which the receiver begins.
     pub start: Start,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
-    /// How long to wait for a feed of this name to be on the air.
+    /// Time to wait for a feed of this name to be on the air.
     pub wait: Duration,
     /// Silence of the source after which it counts as gone. Default 10 min.
     pub patience: Duration,
@@ -100,7 +100,7 @@ pub struct RecvOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
-    /// How losses must be recovered. Default: as the feed's sender chose.
+    /// Recovery that the feed must have. Default: as the feed's sender chose.
     pub recovery: Option<Recovery>,
     /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
     pub cost: Option<Cost>,
@@ -201,7 +201,7 @@ pub struct RecvSummary {
     pub drops: String,
     /// Files not received.
     pub failures: Vec<Failure>,
-    /// Why the feed is incomplete, if it is.
+    /// Reason why the feed is incomplete, if it is.
     pub failure: Option<String>,
     /// Whether the user interrupted it.
     pub interrupted: bool,
@@ -237,31 +237,31 @@ impl RecvSummary {
 
 /// Receives news of the reception. It is called on the engine's thread and must not block.
 pub trait RecvObserver: Send + Sync {
-    /// The feed was found, signed by the key with this fingerprint.
+    /// Called when the feed was found, signed by the key with this fingerprint.
     fn found(&self, _feed: &Feed, _signer: Pin, _interface: &str) {}
 
-    /// The receiver has a parent.
+    /// Called when the receiver has a parent.
     fn joined(&self, _parent: &str, _hops: u8) {}
 
-    /// The receiver became the manager of its subnet, or no longer is.
+    /// Called when the receiver became the manager of its subnet, or no longer is.
     fn managing(&self, _manager: bool) {}
 
     /// Reports progress, about ten times a second.
     fn progress(&self, _snapshot: &RecvSnapshot) {}
 
-    /// A file is verified and in its place.
+    /// Called when a file is verified and in its place.
     fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
 
-    /// A file was already present.
+    /// Called when a file was already present.
     fn already_there(&self, _name: &str) {}
 
-    /// A file cannot be received.
+    /// Called when a file cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
 
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// The receiver hears nothing of the feed, or of possible parents.
+    /// Called when the receiver hears nothing of the feed, or of possible parents.
     fn lonely(&self, line: &str) {
         self.note(line);
     }
@@ -371,7 +371,7 @@ struct Admission {
     opener: Option<Opener>,
     /// This receiver's line for the sender's list.
     line: Option<String>,
-    /// What it shares with the source.
+    /// Secret that it shares with the source.
     secret: Option<[u8; 32]>,
 }
 

@@ -93,7 +93,7 @@ impl Path {
         }
     }
 
-    /// Returns a line that says what is wrong and what mends it.
+    /// Returns a line with the fault and its remedy.
     pub(super) fn advice(&self) -> String {
         let mtu = ADVISED.into_iter().find(|mtu| *mtu < self.packet).unwrap_or(256);
         format!(

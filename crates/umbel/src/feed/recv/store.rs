@@ -48,7 +48,7 @@ pub(crate) enum Found {
     Refused(String),
 }
 
-/// A store that keeps a feed. The engine stores symbols by a handle of its own.
+/// A store that keeps a feed. The engine stores symbols by its own handle.
 pub(crate) trait FeedStore {
     /// The engine's handle.
     type Sink: SymbolSink;

@@ -31,7 +31,7 @@ impl Store {
         Store { sink, mailbox, prepared: Arc::default(), written: Arc::default() }
     }
 
-    /// Writes the content of a pipe, on a thread of its own.
+    /// Writes the content of a pipe, on its own thread.
     ///
     /// # Errors
     ///

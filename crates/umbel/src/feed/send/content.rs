@@ -76,7 +76,7 @@ pub(super) struct Pipe {
     history: u32,
     /// Bytes read so far.
     bytes: Arc<AtomicU64>,
-    /// Why the input could not be read to its end.
+    /// Reason why the input could not be read to its end.
     failure: Arc<OnceLock<String>>,
 }
 
@@ -305,8 +305,8 @@ impl Files {
 }
 
 impl Pipe {
-    /// Starts reading the input on a thread of its own, as far as there is room. Does nothing the
-    /// second time.
+    /// Starts reading the input on its own thread, as far as there is room. Does nothing the second
+    /// time.
     fn start(&mut self) -> std::io::Result<()> {
         let Some((mut input, mut writer)) = self.input.take() else { return Ok(()) };
         let (bytes, failure) = (self.bytes.clone(), self.failure.clone());
@@ -345,8 +345,8 @@ impl Unsigned {
     }
 }
 
-/// Reads to the end. Sends what was read when there are blocks enough to sign at a time, or
-/// when the input is idle for a moment; at the latest after [`UNSIGNED`].
+/// Reads to the end. Sends what was read when there are enough blocks to sign at a time, or when
+/// the input is idle for a moment. Waits no longer than [`UNSIGNED`].
 fn copy(
     input: &mut File,
     writer: &mut PipeWriter,
@@ -383,7 +383,7 @@ fn copy(
     }
 }
 
-/// Extends the feed by a block of so many symbols.
+/// Extends the feed by a block of this number of symbols.
 fn pass_on(symbols: u8, mailbox: &Mailbox<SourceCommand>) {
     mailbox.put(SourceCommand::Extend(vec![BlockCount { count: 1, symbols }]));
 }

@@ -17,13 +17,13 @@ use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the end is repeated, at most.
+/// Longest time for which the end is repeated.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How long the last reports of receivers may take to come up the tree once all is acknowledged.
+/// Time that the last reports of receivers may take to come up the tree once all is acknowledged.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long a late receiver may remain without progress: twice the longest wait of a FETCH.
+/// Time that a late receiver may remain without progress: twice the longest wait of a FETCH.
 const LATE_WORDS: Duration = Duration::from_secs(10);
-/// How long the source waits for further receivers when all that came have everything.
+/// Time that the source waits for further receivers when all that came have everything.
 const IDLE: Duration = Duration::from_secs(3);
 /// Reason that receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
@@ -88,7 +88,7 @@ pub(crate) struct Expected {
     pub(crate) names: BTreeSet<String>,
     /// Whether they alone can read the feed.
     pub(crate) alone: bool,
-    /// What proves that one of them is done.
+    /// Proof that one of them is done.
     pub(crate) receipts: Receipts,
 }
 
@@ -115,7 +115,7 @@ fn tell<S: SymbolSource>(io: &mut dyn Io<Source<S>>, command: SourceCommand) {
     }
 }
 
-/// When a feed begins and ends.
+/// Rules by which a feed begins and ends.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) wait_for: WaitFor,
@@ -148,7 +148,7 @@ pub(crate) struct SendHost<C> {
     /// The rate that the engine has found.
     rate: Rate,
     drops: String,
-    /// What keeps packets from leaving, if anything does.
+    /// Reason why packets cannot leave, if they cannot.
     trouble: Option<String>,
     told_trouble: bool,
 }
@@ -313,8 +313,8 @@ impl<C: Content> SendHost<C> {
         now - complete >= self.terms.linger && enough
     }
 
-    /// Returns whether each name on a list with keys is done by proof. Nobody else is waited for, so
-    /// that strangers in the tree do not hold up the end.
+    /// Returns whether each name on a list with keys is done by proof. Nobody else is waited for,
+    /// so that strangers in the tree do not hold up the end.
     fn all_listed_have_it(&self) -> bool {
         let Expected { names, receipts, .. } = &self.terms.expected;
         let is_done = |name: &String| {
@@ -463,7 +463,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                 let known = self.receivers.get(&report.node);
                 let is_done = |heard: &Heard| heard.report.state == ReceiverState::Done;
                 let proved = !matches!(self.terms.expected.receipts, Receipts::None);
-                // Who is done by proof stays so, whatever others say.
+                // A receiver that is done by proof stays so, whatever others report.
                 if proved && known.is_some_and(is_done)
                     || !self.terms.expected.receipts.believes(&report)
                 {

@@ -57,7 +57,7 @@ pub enum What {
     Pipe(File),
 }
 
-/// When sending begins.
+/// Condition on which sending begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
     /// When this number of receivers has joined.
@@ -66,7 +66,7 @@ pub enum WaitFor {
     Time(Duration),
 }
 
-/// What to send, and how.
+/// Content of a feed, and how to send it.
 #[derive(Debug)]
 pub struct SendOptions {
     /// Content to send.
@@ -84,7 +84,7 @@ pub struct SendOptions {
     pub rate: Option<Rate>,
     /// K: most domain managers that are children of one node; at least 1.
     pub max_children: u16,
-    /// When sending begins.
+    /// Condition on which sending begins.
     pub wait_for: WaitFor,
     /// Most hops of any packet; at least 1.
     pub scope: u8,
@@ -100,9 +100,9 @@ pub struct SendOptions {
     pub block_symbols: u8,
     /// Whether repairs are fresh symbols instead of the packets that were lost.
     pub fec: bool,
-    /// How losses are recovered.
+    /// Recovery of losses.
     pub recovery: Recovery,
-    /// How long the source serves late receivers when all others have everything.
+    /// Time for which the source serves late receivers when all others have everything.
     pub linger: Duration,
     /// Directory of the key that signs the feed. Default: the user's state directory.
     pub state_dir: Option<PathBuf>,
@@ -170,7 +170,7 @@ pub struct SendSnapshot {
     pub rate_bits_per_s: u64,
     /// Number of times that the slowest receivers made the source wait.
     pub stalls: u64,
-    /// What keeps packets from leaving, if anything does.
+    /// Reason why packets cannot leave, if they cannot.
     pub trouble: Option<String>,
 }
 
@@ -185,7 +185,7 @@ pub struct ReceiverLine {
     /// is an expected receiver that never came. The name of one that is `not admitted` is not on a
     /// list with keys.
     pub state: &'static str,
-    /// Why the receiver gave up.
+    /// Reason why the receiver gave up.
     pub reason: Option<String>,
 }
 
@@ -222,7 +222,7 @@ pub struct SendSummary {
     pub left_out: u64,
     /// The first files that were left out.
     pub failures: Vec<Failure>,
-    /// Why the feed is incomplete, if it is.
+    /// Reason why the feed is incomplete, if it is.
     pub failure: Option<String>,
     /// Whether the user interrupted it.
     pub interrupted: bool,
@@ -233,7 +233,7 @@ pub trait SendObserver: Send + Sync {
     /// Reports that `_done` of `_total` bytes of the files were hashed.
     fn hashing(&self, _done: u64, _total: u64) {}
 
-    /// The feed is on the air.
+    /// Called when the feed is on the air.
     fn begun(&self, _begun: &Begun) {}
 
     /// Reports progress, about ten times a second.

@@ -12,7 +12,8 @@ pub(crate) const FILE_NAME: &str = "feed_version";
 /// Most bytes of the file that are read.
 const MOST: u64 = 64;
 
-/// Returns the version of the next feed: that of the clock, or one more than the last. Remembers it.
+/// Returns the version of the next feed: that of the clock, or one more than the last. Remembers
+/// it.
 ///
 /// # Errors
 ///

@@ -148,7 +148,7 @@ impl Shelf {
         self.preferred = layer.min(self.layers.len().saturating_sub(1));
     }
 
-    /// Takes a whole file of a layer. What is no part of a ladder is counted.
+    /// Takes a whole file of a layer. A file that is no part of a ladder is counted.
     pub(crate) fn take(&mut self, now: Instant, layer: usize, name: &str, body: Bytes) {
         let parsed = FileName::parse(name).ok();
         let Some((held, name)) = self.layers.get_mut(layer).zip(parsed) else {

@@ -1,8 +1,8 @@
-//! The helper at a receiver's host: subscribes to a channel, and gives its segments to the local
+//! The helper at a receiver's host: subscribes to a channel, and passes its segments to the local
 //! connections that the server has put on it.
 //!
-//! Applications do nothing for it, and nothing happens to them when it ends: the server notices that
-//! multicast does not reach them, and sends by unicast.
+//! Applications do nothing for it, and nothing happens to them when it ends. The server notices
+//! that multicast does not reach them, and sends by unicast.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
@@ -23,18 +23,18 @@ const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the end of the user's program is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What the user is told where server and helper do not understand each other.
+/// Message for the user if server and helper do not understand each other.
 const OTHER_VERSION: &str = "the server is of another version than this helper: connections here \
                              get unicast; run the same version of umbel on both";
 
-/// How to help.
+/// Options of a helper.
 #[derive(Clone, Debug)]
 pub struct HelperOptions {
     /// The server and its channel.
     pub target: Target,
     /// Name or address of the interface. Default: that of the route to the server.
     pub interface: Option<String>,
-    /// How segments reach the connections.
+    /// Way by which segments reach the connections.
     pub way: Way,
 }
 
@@ -67,7 +67,7 @@ impl Helper {
         self.delivery.way()
     }
 
-    /// Returns why nothing is delivered any more, if so.
+    /// Returns the reason if nothing is delivered any more.
     pub fn failure(&self) -> Option<String> {
         self.delivery.failure()
     }
@@ -114,10 +114,10 @@ pub struct JoinSnapshot {
     pub other_version: u64,
 }
 
-/// What to do while the helper is at work.
+/// End of the helper's work: a time, a command, or an interruption.
 #[derive(Clone, Debug, Default)]
 pub struct Meanwhile {
-    /// How long; until it is interrupted if there is none.
+    /// Time after which it ends; without one it ends when it is interrupted.
     pub time: Option<Duration>,
     /// A program to run, and its arguments. The helper ends with it.
     pub command: Vec<OsString>,
@@ -130,15 +130,15 @@ pub struct Joined {
     pub target: Target,
     /// Name of the interface.
     pub interface: String,
-    /// How segments reach the connections.
+    /// Way by which segments reach the connections.
     pub way: Way,
-    /// Why it is not eBPF, if that was tried.
+    /// Reason why it is not eBPF, if that was tried.
     pub instead_of_ebpf: Option<String>,
 }
 
 /// Receives news of a helper.
 pub trait JoinObserver: Send + Sync {
-    /// The helper is at work.
+    /// Called when the helper is at work.
     fn joined(&self, _joined: &Joined) {}
 
     /// Reports progress, once a second.

@@ -46,7 +46,7 @@ impl Feed {
 }
 
 impl Library for Feed {
-    /// There is nothing to find: whoever is live reads at once.
+    /// Does nothing: all receivers of a live stream read at once.
     fn find(&mut self, _reading: Reading, _path: &str) {}
 
     fn read(&mut self, reading: Reading, _from: u64, len: usize) {

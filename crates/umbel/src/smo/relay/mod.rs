@@ -1,4 +1,4 @@
-//! A relay: an ordinary client of one server, and a server of its own [SMO §V-D].
+//! A relay: an ordinary client of one server, and a server itself [SMO §V-D].
 //!
 //! ```text
 //!  server ══(S,G)══▶ helper ─▶ kernel's TCP ─▶ Library (threads) ─▶ ServeHost ══(R,H)══▶ clients
@@ -6,12 +6,13 @@
 //! ```
 //!
 //! A level holds at most the buffer of its streams and the receive buffer of a socket. When the
-//! clients of a relay are slow, its socket fills up, its window closes, and the server waits for the
-//! relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`]) they are cut
-//! off instead, so that each level adds no more than that to the delay of a live stream.
+//! clients of a relay are slow, its socket fills up and its window closes. The server then waits
+//! for the relay, as for any slow receiver. With a bound on what waits ([`RemovalRules::wait`])
+//! they are cut off instead. Each level then adds at most that to the delay of a live stream.
 //!
-//! Who is cut off by the server further up connects again, and goes on where the stream is then. Its
-//! own clients are cut off, too, since no connection can skip over the gap, and may come again.
+//! A relay that the server further up cuts off connects again, and goes on where the stream is
+//! then. Its own clients are cut off, too, since no connection can skip over the gap, and may
+//! return.
 //!
 //! [`RemovalRules::wait`]: umbel_engine::smo::RemovalRules::wait
 
@@ -32,14 +33,14 @@ use super::serve::{
 };
 use crate::endpoint::Wiring;
 
-/// What is relayed.
+/// Content to relay.
 #[derive(Clone, Copy, Debug)]
 pub enum Relayed {
     /// The server's one stream, from where it is when the relay begins.
     Stream(Start),
-    /// What the server offers by HTTP.
+    /// Documents that the server offers by HTTP.
     Http {
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,

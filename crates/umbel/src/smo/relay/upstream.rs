@@ -33,14 +33,14 @@ const CONNECTIONS: usize = 256;
 const ESCAPED: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?');
 
-/// A library of what a server offers.
+/// A library of the documents of a server.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     server: SocketAddr,
     news: Mailbox<News>,
-    /// Threads that read, by what they read.
+    /// Threads that read, by their readings.
     open: BTreeMap<Reading, Sender<usize>>,
-    /// What was asked for and not found yet; the thread gives its jobs' end here.
+    /// Paths that were asked for, until their readings are closed.
     paths: BTreeMap<Reading, String>,
 }
 

@@ -17,7 +17,7 @@ pub(super) const HEAD_TIME: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) peer: SocketAddr,
-    /// What it has sent and was not looked at.
+    /// Bytes that it has sent and that were not parsed yet.
     heard: BytesMut,
     /// Whether it is being answered.
     pub(super) busy: bool,
@@ -27,11 +27,11 @@ pub(super) struct Client {
     pub(super) closes: bool,
     /// Whether it was answered before.
     answered: bool,
-    /// Since when a request is waited for.
+    /// Time since which a request is awaited.
     since: Instant,
 }
 
-/// What comes next of a client.
+/// Next action or state of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing yet.
@@ -60,7 +60,7 @@ impl Client {
         fits
     }
 
-    /// Returns what comes next, and is busy with a request from then on.
+    /// Returns the next action. A request makes the client busy from then on.
     pub(super) fn next(&mut self) -> Next {
         if self.busy {
             return Next::Nothing;

@@ -26,7 +26,7 @@ struct Delivery {
     waiting: Option<Bytes>,
 }
 
-/// How a delivery went on.
+/// Progress of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// There is more.
@@ -49,7 +49,7 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Creates the deliveries to an engine whose streams hold so many bytes.
+    /// Creates the deliveries to an engine whose streams hold this number of bytes.
     pub(crate) fn new(buffer: usize) -> Deliveries {
         // The engine has room for a quarter when it says that there is room again.
         let chunk = CHUNK.min(buffer / 4).max(1);

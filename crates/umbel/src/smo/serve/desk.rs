@@ -9,8 +9,8 @@
 //!                  alone: each on its connection, which may ask again
 //! ```
 //!
-//! Who asks while a group is [sending](Stage::Sending) joins it as long as the engine still holds the
-//! stream from its beginning, and is answered alone otherwise.
+//! A client that asks while a group is [sending](Stage::Sending) joins it as long as the engine
+//! holds the stream from its beginning. Otherwise it is answered alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -30,8 +30,8 @@ use super::library::{Library, News, Reading};
 
 /// Documents that are open at a time. Further requests are refused.
 const OPEN: usize = 1_000;
-/// Streams that are multicast at a time, each on a port of its own from the channel's on. Further
-/// groups are answered alone.
+/// Streams that are multicast at a time, each on its own port from the channel's on. Further groups
+/// are answered alone.
 const STREAMS: u32 = 256;
 
 /// Length of the smallest body that is answered together, where none is.
@@ -39,12 +39,12 @@ pub(crate) const ALONE: u64 = u64::MAX;
 
 type Machine<'a> = dyn Io<Source> + 'a;
 
-/// How requests come, and how long others that ask the same are waited for.
+/// Form of requests, and how long others that ask the same are waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rules {
     /// By HTTP.
     Web {
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once; with [`ALONE`] all are.
         smallest: u64,
@@ -55,16 +55,16 @@ pub(crate) enum Rules {
     Live(Start),
 }
 
-/// When something begins that is sent to all at once.
+/// Time at which a multicast begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// With so many receivers.
+    /// Number of receivers that are enough.
     pub receivers: usize,
     /// Or this long after the first.
     pub wait: Option<Duration>,
 }
 
-/// Those who asked for the same.
+/// Clients that asked for the same.
 #[derive(Debug)]
 struct Group {
     members: BTreeMap<ChildId, Request>,
@@ -82,7 +82,7 @@ enum Stage {
     Sending(MasterId),
 }
 
-/// What a reading is for, until it is found.
+/// Purpose of a reading, until it is found.
 #[derive(Debug)]
 enum Purpose {
     Group(Request),
@@ -103,7 +103,7 @@ pub(crate) struct Desk<L> {
     channel: Channel,
     /// Streams that the engine has.
     masters: BTreeSet<MasterId>,
-    /// When the first receiver of a live stream came, until it begins.
+    /// Time at which the first receiver of a live stream came, until it begins.
     first: Option<Instant>,
     began: bool,
     /// Responses begun, those of a group counted once for each member.
@@ -272,8 +272,8 @@ impl<L: Library> Desk<L> {
         }
     }
 
-    /// Begins to send to a group if that is due. Looks at no other, so that a request costs the same
-    /// whatever the number of connections.
+    /// Begins to send to a group if that is due. Looks at no other, so that a request costs the
+    /// same whatever the number of connections.
     fn begin_if_due(&mut self, io: &mut Machine<'_>, key: &Request) {
         if self.groups.get(key).is_some_and(|group| self.is_due(group, io.now())) {
             self.begin(io, key);

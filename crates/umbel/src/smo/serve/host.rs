@@ -22,7 +22,7 @@ use super::secure::{Heard, Secure, SecureIo};
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the user is told when a stream is interrupted.
+/// Message for the user when a stream is interrupted.
 const GAP: &str = "the server further up cut this relay off; it goes on where the stream is now, and \
                    its receivers are cut off, too";
 
@@ -31,7 +31,7 @@ const GAP: &str = "the server further up cut this relay off; it goes on where th
 pub(crate) enum Input {
     /// An answer of the library.
     News(News),
-    /// Somebody asks how it goes.
+    /// A question about the server's state.
     Status(Sender<Report>),
     /// The user ends the server.
     Interrupt,
@@ -39,16 +39,16 @@ pub(crate) enum Input {
 
 /// Receives news of a server. It is called on the engine's thread and must not block.
 pub trait ServeObserver: Send + Sync {
-    /// The server listens.
+    /// Called when the server listens.
     fn serving(&self, _serving: &super::Serving) {}
 
     /// Reports progress, about ten times a second.
     fn progress(&self, _report: &Report) {}
 
-    /// A connection ended, in order or not.
+    /// Called when a connection ended, in order or not.
     fn ended(&self, _account: &Account) {}
 
-    /// A receiver was cut off.
+    /// Called when a receiver was cut off.
     fn removed(&self, _peer: &str, _reason: &'static str) {}
 
     /// Reports a line that the user should know.
@@ -248,14 +248,14 @@ impl<L: Library> ServeHost<L> {
         Some(peer.to_string())
     }
 
-    /// Tells the account of a connection that ends.
+    /// Reports the account of a connection that ends.
     fn account(&self, io: &Machine<'_>, child: &ChildReport, reason: &'static str) {
         if !self.is_stopping {
             self.observer.ended(&Account::new(child, reason, io.now()));
         }
     }
 
-    /// Tells the accounts of connections that are open when the server ends.
+    /// Reports the accounts of connections that are open when the server ends.
     fn account_for_open(&mut self, io: &mut Machine<'_>) {
         let open: Vec<_> = io.engine().children().collect();
         for child in &open {

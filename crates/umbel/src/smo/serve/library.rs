@@ -1,4 +1,4 @@
-//! Where the bytes to serve come from: files or a pipe, read on a thread of their own.
+//! Sources of the bytes to serve: files or a pipe, read on their own thread.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ const INDEX: &str = "index.html";
 /// Number of a reading, given by the host.
 pub(crate) type Reading = u64;
 
-/// Where bytes come from. It never blocks; what it finds and reads comes as input of the host.
+/// Source of bytes. It never blocks; what it finds and reads comes as input of the host.
 pub(crate) trait Library {
     /// Opens a document for a reading. Answered by [`News::Found`].
     fn find(&mut self, reading: Reading, path: &str);

@@ -1,5 +1,5 @@
 //! The server: files, a directory by HTTP, or a pipe, to ordinary TCP clients, by multicast where
-//! many want the same.
+//! many clients want the same.
 //!
 //! ```text
 //!  clients ──▶ PacketPort ──▶ Source ──events──▶ ServeHost ──▶ Desk ──▶ Library (a thread)
@@ -10,10 +10,10 @@
 //! | part | does |
 //! |---|---|
 //! | `host.rs` | connects engine and desk, reports, ends |
-//! | `desk.rs` | who gets what: together by multicast, or alone |
+//! | `desk.rs` | answers requests: together by multicast, or alone |
 //! | `clients.rs`, `http` | what a client has sent; heads of requests and responses |
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
-//! | `library.rs` | files and pipes, read on a thread of their own |
+//! | `library.rs` | files and pipes, read on their own thread |
 //! | `secure.rs` | TLS between desk and engine, where it is spoken |
 
 mod clients;
@@ -49,13 +49,13 @@ use super::report::Report;
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, generator};
 
-/// What is served.
+/// Content to serve.
 pub enum What {
     /// The files of a directory, by HTTP.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// When something is multicast, from the first request for it on.
+        /// Time at which something is multicast, from the first request for it on.
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
@@ -66,16 +66,16 @@ pub enum What {
     File {
         /// The file.
         path: PathBuf,
-        /// When it begins.
+        /// Time at which it begins.
         start: Start,
         /// Whether to go on once everyone who came has it.
         keep: bool,
     },
-    /// What comes, from where it is to those who come late.
+    /// Bytes as they come, for each client from the time of its connection on.
     Pipe {
-        /// Where it comes from.
+        /// Input of the bytes.
         input: Box<dyn Read + Send>,
-        /// When it begins.
+        /// Time at which it begins.
         start: Start,
     },
 }
@@ -87,12 +87,12 @@ impl What {
     }
 }
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// Where clients connect.
+    /// Address at which clients connect.
     pub listen: Listen,
-    /// Where the stream is multicast.
+    /// Group to which the stream is multicast.
     pub channel: Group,
     /// Name or address of the interface. Default: that of the address.
     pub interface: Option<String>,
@@ -131,9 +131,9 @@ impl ServeOptions {
     }
 }
 
-/// How a server with its library behaves.
+/// Behaviour of a server with its library.
 pub(crate) struct Conduct {
-    /// How requests come.
+    /// Form of requests.
     pub(crate) rules: Rules,
     /// Whether it goes on after everyone is served.
     pub(crate) keep: bool,
@@ -144,9 +144,9 @@ pub(crate) struct Conduct {
 /// A server that listens.
 #[derive(Clone, Debug)]
 pub struct Serving {
-    /// Where clients connect.
+    /// Address at which clients connect.
     pub listen: SocketAddr,
-    /// Where the stream is multicast.
+    /// Group and port to which the stream is multicast.
     pub channel: SocketAddr,
     /// Name of the interface.
     pub interface: String,

@@ -50,7 +50,7 @@ pub(super) struct Secure {
     sessions: BTreeMap<ChildId, Session>,
     /// Sessions whose handshake is under way.
     handshakes: usize,
-    /// When handshakes must be complete, in the order of time.
+    /// Times at which handshakes must be complete, in ascending order.
     due: VecDeque<(Instant, ChildId)>,
     /// Clients that were reset because of others, that failed, and that took too long.
     pub(super) refused: u64,
@@ -58,7 +58,7 @@ pub(super) struct Secure {
     pub(super) late: u64,
 }
 
-/// What a client has said.
+/// Bytes and state that a client's records brought.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) bytes: Bytes,
@@ -190,7 +190,7 @@ impl Secure {
 }
 
 impl Session {
-    /// Gives records to the engine, if it has room, and the end after them.
+    /// Passes records to the engine, if it has room, and the end after them.
     fn flush(&mut self, io: &mut Machine<'_>, child: ChildId) -> Result<(), SourceCommandError> {
         let to = Stream::Child(child);
         if !self.waiting.is_empty() {
@@ -234,7 +234,7 @@ impl Io<Source> for SecureIo<'_, '_> {
             SourceCommand::Finish { to: Stream::Child(child) } => {
                 self.secure.finish(self.io, child)
             }
-            // What came was consumed as it came.
+            // The bytes that came were consumed as they came.
             SourceCommand::Consumed { .. } => Ok(()),
             command => self.io.command(command),
         }

@@ -20,7 +20,7 @@ use crate::stream::on_air::{OnAir, TICK, Totals};
 const CAROUSEL: Duration = Duration::from_secs(2);
 /// Time without a segment after which the user is told.
 const STALL: Duration = Duration::from_secs(20);
-/// How long the last packets may take to leave.
+/// Time that the last packets may take to leave.
 const LAST_PACKETS: Duration = Duration::from_secs(15);
 /// Backlog of a layer, in seconds of its rate, at which the user is told.
 const BEHIND_S: u64 = 4;
@@ -37,7 +37,7 @@ pub(crate) enum Input {
     },
     /// No more comes.
     Ended {
-        /// Why it broke off, if it did.
+        /// Reason why it broke off, if it did.
         failed: Option<String>,
     },
     /// The user ends the stream.
@@ -256,7 +256,7 @@ impl Host<Source> for HlsHost {
             self.look_behind();
             if now - self.fresh_at >= STALL && !self.told_stall {
                 self.told_stall = true;
-                self.observer.note("nothing is added to the ladder any more");
+                self.observer.note("the ladder no longer grows");
             }
         }
         if let Some(line) = self.air.take_trouble() {

@@ -31,7 +31,8 @@ impl Rung {
 }
 
 /// Returns the layers of a ladder. Each has its rendition's peak rate, with repairs and headers,
-/// and `headroom` of that beside: a segment then takes most of its own duration on the way.
+/// and the share `headroom` of that in addition. A segment then takes most of its duration to
+/// arrive.
 ///
 /// # Errors
 ///

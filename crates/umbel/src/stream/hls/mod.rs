@@ -7,9 +7,9 @@
 //! directory::Announcer
 //! ```
 //!
-//! Each rendition is a layer of its own; a receiver takes one of them. Each segment is an object,
-//! sent when the playlist names it, and followed by the playlist, which names the last segments
-//! only. What receivers need before any segment (the master playlist, the init file) is sent again
+//! Each rendition is its own layer; a receiver takes one of them. Each segment is an object, sent
+//! when the playlist names it, and followed by the playlist, which names the last segments only.
+//! Files that receivers need before any segment (the master playlist, the init file) are sent again
 //! every 2 s. Names are those of the files.
 
 pub(crate) mod host;
@@ -92,7 +92,7 @@ pub struct HlsSummary {
     pub repairs: u64,
     /// Join-experiments heard.
     pub experiments: u64,
-    /// Why it broke off, if it did.
+    /// Reason why it broke off, if it did.
     pub failure: Option<String>,
     /// Whether the user ended it.
     pub interrupted: bool,

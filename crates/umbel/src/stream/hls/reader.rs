@@ -108,7 +108,7 @@ impl Ladder {
         Item { name: self.name.clone(), body: self.master.text(&self.name).into() }
     }
 
-    /// Reads the ladder to its end, on a thread of its own.
+    /// Reads the ladder to its end, on its own thread.
     ///
     /// # Errors
     ///
@@ -280,7 +280,7 @@ impl Reader {
             Ok(fresh) => fresh,
             Err(error) => {
                 let name = reading.playlist.clone();
-                let line = format!("{name} is not followed: {error}; stream it anew");
+                let line = format!("{name} is not followed: {error}; stream it again");
                 return self.refuse("order", line);
             }
         };

@@ -112,7 +112,7 @@ impl RtpHost {
                 sender.heard = now;
                 let number = layer + 1;
                 if std::mem::take(&mut sender.told_stall) {
-                    self.observer.note(&format!("packets of layer {number} come again"));
+                    self.observer.note(&format!("packets of layer {number} arrive again"));
                 }
                 if replaced {
                     let line = format!("layer {number} comes from another sender (SSRC) now");
@@ -166,7 +166,7 @@ impl RtpHost {
         }
     }
 
-    /// Tells of layers that send nothing, or more than their rate.
+    /// Reports layers that send nothing, or more than their rate.
     fn look(&mut self, now: Instant) {
         for (number, sender) in (1..).zip(&mut self.senders) {
             if now - sender.heard >= STALL && !sender.told_stall {

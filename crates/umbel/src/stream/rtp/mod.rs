@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The media of a session description are the layers, the base first. Each RTP packet is a unit of
-//! its layer, and is carried as it is. Packets of RTCP are not: a stream has one medium, so that
-//! there is nothing to synchronise it with, and reports of receivers would end at their gateway.
+//! its layer, and is carried as it is. Packets of RTCP are not. A stream has one medium, so there
+//! is nothing to synchronise, and reports of receivers would end at their gateway.
 
 pub(crate) mod host;
 pub(crate) mod intake;
@@ -224,7 +224,7 @@ impl Described {
             }
             let address = SocketAddr::new(address, media.port);
             if described.addresses.contains(&address) {
-                bail!("two media at {address}: each layer has a port of its own");
+                bail!("two media at {address}: each layer needs its own port");
             }
             described.addresses.push(address);
             let format = RtpFormat::of_medium(media);

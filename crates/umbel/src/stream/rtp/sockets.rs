@@ -79,7 +79,8 @@ impl Sockets {
                 )
             })?;
             socket.set_read_timeout(Some(LOOK))?;
-            // What the system does not grant is lost where packets burst, and seen there.
+            // Room that the system does not grant causes losses where packets burst, which are seen
+            // there.
             let _ = SockRef::from(&socket).set_recv_buffer_size(KERNEL_BYTES);
             Ok(socket)
         };

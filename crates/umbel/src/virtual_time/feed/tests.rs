@@ -31,8 +31,8 @@ fn check(seeds: u64, scenario: Scenario) {
             done += 1;
         }
         let sent = world.sent().unwrap();
-        // Where a fifth is lost both ways, a receiver of a pipe may lose its parent. It may not find
-        // another in time to say that it is done.
+        // Where a fifth is lost both ways, a receiver of a pipe may lose its parent. It may not
+        // find another in time to say that it is done.
         let unheard = u32::from(scenario.pipe && scenario.loss >= 0.2);
         assert!(sent.done + unheard >= done, "{scenario:?}: {done} have all: {sent:?}");
         assert_eq!(sent.failure, None, "{scenario:?}");

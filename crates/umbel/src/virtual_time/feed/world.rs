@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// The feed is open to all.
+    /// Returns the time for which children may hold up a feed of files, which is open to all.
     fn hold_up(&self) -> Option<HoldUp> {
         (!self.scenario.pipe).then(HoldUp::default)
     }

@@ -45,7 +45,7 @@ fn clients_get_what_they_ask_for_and_those_who_ask_the_same_share_it() {
         assert_eq!(world.body(9), Some(&shelf()["/s"][..]));
         assert!(world.client(10).got.starts_with(b"HTTP/1.1 404 "));
         let summary = world.summary();
-        // Whose first segments are lost comes a second late.
+        // A client whose first segments are lost comes a second late.
         assert!(summary.together >= 5 && summary.removed == 0, "{summary:?}");
         assert!(summary.traffic.saved_bytes > 800_000, "{summary:?}");
     });

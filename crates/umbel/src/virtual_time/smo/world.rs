@@ -39,7 +39,7 @@ pub(super) fn at(seconds: f64) -> Instant {
     Instant::EPOCH + Duration::from_secs_f64(seconds)
 }
 
-/// What a server has: documents by their paths. A path that is not there is the pipe.
+/// Documents of a server by their paths. A path that is not there is the pipe.
 pub(super) type Shelf = BTreeMap<&'static str, Bytes>;
 
 /// A library whose answers take a while.
@@ -178,7 +178,7 @@ impl Host<Receiver> for Browser {
     }
 }
 
-/// What a client does.
+/// Behaviour of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) requests: String,
@@ -186,7 +186,7 @@ pub(super) struct Plan {
     /// Whether its host has a helper, and until when.
     pub(super) helper: Option<f64>,
     pub(super) loss: f64,
-    /// When its host falls silent.
+    /// Time at which its host falls silent.
     pub(super) crashes: Option<f64>,
 }
 

@@ -46,7 +46,7 @@ const PACKET_LEN: usize = 1_000;
 const FILL: [f64; LAYERS] = [0.4, 0.9, 0.9];
 /// Pictures for which a film is remembered: what is shown is some pictures old.
 const MEMORY: usize = 10;
-/// One picture of so many is compared with those of the film.
+/// One picture in this number is compared with those of the film.
 const COMPARED: u64 = 4;
 pub(super) const HEADER: fn() -> y4m::Header = || y4m::Header {
     size: Size::new(256, 144).unwrap(),
@@ -67,17 +67,17 @@ pub(super) struct Scenario {
     pub(super) receivers: u32,
     /// Share of packets that the sites' links lose.
     pub(super) loss: f64,
-    /// When the link of the first site is down.
+    /// Times between which the link of the first site is down.
     pub(super) outage: Option<(f64, f64)>,
-    /// When the camera shows nothing.
+    /// Times between which the camera shows nothing.
     pub(super) stall: Option<(f64, f64)>,
-    /// When the source ends, crashes, or is ended by its user.
+    /// Time at which the source ends, crashes, or is ended by its user.
     pub(super) ends: Option<f64>,
     pub(super) crashes: Option<f64>,
     pub(super) interrupted: Option<f64>,
-    /// What happens to the first receiver, and when.
+    /// Event at the first receiver, and its time.
     pub(super) first: Option<(f64, WatchEnd)>,
-    /// One packet of so many of the upper layers that no screen gets.
+    /// One packet in this number of the upper layers reaches no screen.
     pub(super) spoilt: Option<u64>,
     /// A layer that no screen gets.
     pub(super) missing: Option<u8>,
@@ -85,7 +85,7 @@ pub(super) struct Scenario {
     pub(super) encoded: bool,
 }
 
-/// How a receiver ends before the stream does.
+/// Way in which a receiver ends before the stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchEnd {
     Interrupted,

@@ -150,7 +150,8 @@ mod tests {
         bytes.into()
     }
 
-    /// Sequence number, timestamp and source of what the player gets.
+    /// Passes a packet on, and returns the sequence number, timestamp and source that the player
+    /// gets.
     fn pass(
         hand_over: &mut HandOver,
         ms: u64,

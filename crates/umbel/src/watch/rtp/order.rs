@@ -26,8 +26,8 @@ pub(super) struct Order {
     /// Synchronization source, and the number that comes next, unwrapped; `None` before the first
     /// packet.
     next: Option<(u32, u64)>,
-    /// Packets by their unwrapped numbers, with the times of their arrival. Those of a sequence that
-    /// ended have numbers below the next.
+    /// Packets by their unwrapped numbers, with the times of their arrival. Those of a sequence
+    /// that ended have numbers below the next.
     held: BTreeMap<u64, (Instant, Packet)>,
 }
 
@@ -56,7 +56,7 @@ impl Order {
         true
     }
 
-    /// Begins a sequence with a packet. What waits is of the one before, and goes first.
+    /// Begins a sequence with a packet. Waiting packets are of the sequence before, and go first.
     fn begin(&mut self, packet: &Packet) -> (u32, u64) {
         let last = self.held.last_key_value().map(|(number, _)| number + 1);
         let after = last.max(self.next.map(|(_, next)| next)).unwrap_or(0);

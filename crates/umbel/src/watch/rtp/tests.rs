@@ -44,7 +44,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// A packet of a picture that a decoder can start with.
+/// Returns a packet of a picture that a decoder can start with.
 fn packet(ssrc: u32, sequence: u16, timestamp: u32) -> Bytes {
     let mut bytes = vec![0x80; 13];
     bytes[12] = 0x65;

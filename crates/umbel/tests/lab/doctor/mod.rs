@@ -1,5 +1,5 @@
 //! Breaks one thing after the other in a lab: `umbel doctor` must name it, and the command that it
-//! gives must mend it.
+//! suggests must fix it.
 //!
 //! - `host.rs`: problems of the host itself.
 //! - `path.rs`: problems of the path from a server.

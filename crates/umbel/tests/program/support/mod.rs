@@ -22,8 +22,8 @@ pub(crate) fn umbel() -> Command {
     clean(Command::new(env!("CARGO_BIN_EXE_umbel")))
 }
 
-/// Returns a shell in a namespace of its own, in which `$UMBEL` is the binary under test. Prints a
-/// line and returns `None` if that is not permitted.
+/// Returns a shell in its own namespace, in which `$UMBEL` is the binary under test. Prints a line
+/// and returns `None` if that is not permitted.
 pub(crate) fn in_namespace(flags: &[&str], script: &str) -> Option<Command> {
     let unshare = || {
         let mut command = clean(Command::new("unshare"));
@@ -255,7 +255,7 @@ impl Place {
         self.path().join("out")
     }
 
-    /// Returns the command `umbel serve` of a path on loopback, on ports of its own.
+    /// Returns the command `umbel serve` of a path on loopback, on its own ports.
     pub(crate) fn serve_command(&self, path: &Path, more: &[&str]) -> Command {
         let mut command = umbel();
         command.arg("serve").arg(path).arg("--state-dir").arg(self.path().join("state"));

@@ -107,8 +107,8 @@ pub(super) fn drawn() -> impl Strategy<Value = Drawn> {
     (
         prop_oneof![3 => requests(), 2 => dmcasts()].prop_flat_map(usual),
         prop_oneof![Just(7_u8), 2..20_u8],
-        // A damaged checksum of UDP is made good by the daemon, and stays what it is in the program.
-        // Addresses of IPv6 have no other one.
+        // A damaged checksum of UDP is made good by the daemon, and stays what it is in the
+        // program. Addresses of IPv6 have no other one.
         (damage(0_usize, 120), damage(0, if is_v6() { 16 } else { 20 })),
         prop_oneof![20 => Just(0_usize), 1 => 1..8_usize],
         proptest::bool::weighted(0.03),

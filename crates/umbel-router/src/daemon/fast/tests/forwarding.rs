@@ -4,11 +4,11 @@
 //!   sender ── up0 │ router │ down1 … down31 ── far
 //! ```
 //!
-//! What arrives at the sender or far is dropped as it arrives.
+//! Datagrams that arrive at the sender or far are dropped as they arrive.
 //!
 //! One thread sends frames, and the kernel does its part of the forwarding within that thread. The
-//! daemon takes what is left to it in bursts. The CPU time of both is added, and that of frames that
-//! the router drops as they arrive is taken off. The best of some rounds counts.
+//! daemon takes what is left to it in bursts. The CPU time of both is added, and that of frames
+//! that the router drops as they arrive is taken off. The best of some rounds counts.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -21,7 +21,7 @@ use crate::kernel::mroute::MulticastTable;
 const FAN_OUT: usize = 31;
 const ROUNDS: usize = 10;
 const BURSTS: usize = 200;
-/// Frames at a time: so many fit into every buffer.
+/// Frames at a time: this number fits into every buffer.
 const BURST: usize = 64;
 
 /// The way of frames to the router.
@@ -51,8 +51,8 @@ impl Sender {
         [&self.mac, &[2; 6][..], &[8, 0], packet].concat()
     }
 
-    /// Sends a frame so many times from one core, which also does what the router does with it.
-    /// Returns the time by the clock, and the CPU time of the thread and of the core's
+    /// Sends a frame this number of times from one core, which also does what the router does with
+    /// it. Returns the time by the clock, and the CPU time of the thread and of the core's
     /// `ksoftirqd`, which does what the thread leaves.
     fn flood(&self, packet: &[u8], bursts: usize) -> [Duration; 2] {
         const CORE: usize = 0;
@@ -346,7 +346,7 @@ fn how_many_requests_leave_in_a_second() {
         for _ in 0..20 {
             let before = left();
             let [clock, _] = sender.flood(&asking, 10 * AT_A_TIME);
-            // What still waits, and what found no room because more were made, does not count.
+            // Requests that still wait, or found no room because more were made, do not count.
             best = best.max((left() - before) as f64 / clock.as_secs_f64());
         }
         println!(

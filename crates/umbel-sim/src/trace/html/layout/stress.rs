@@ -60,7 +60,7 @@ fn sweep(points: &mut [Point], wanted: &[Vec<f64>]) {
                 continue;
             }
             let (dx, dy) = (here.0 - there.0, here.1 - there.1);
-            // Two points in one place are pushed apart in a direction of their own.
+            // Two points in one place are pushed apart in their own direction.
             let distance = (dx * dx + dy * dy).sqrt();
             let (dx, dy) = if distance < 1e-9 {
                 if index < other { (1.0, 0.0) } else { (0.0, 1.0) }

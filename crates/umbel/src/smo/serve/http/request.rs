@@ -9,7 +9,7 @@ pub(crate) const HEAD_BYTES: usize = 16 << 10;
 /// Maximum number of header fields.
 const FIELDS: usize = 64;
 
-/// What a client asks for. Clients with equal requests can share a response.
+/// Request of a client. Clients with equal requests can share a response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     /// Path without its escapes and its query. Begins with `/`.
@@ -26,10 +26,10 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
 }
 
-/// Why a request is not served. The connection ends after the answer.
+/// Reason why a request is not served. The connection ends after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not HTTP/1, or its path makes no sense.
+    /// It is not HTTP/1, or its path is invalid.
     Malformed,
     /// Its method is neither GET nor HEAD.
     Method,
@@ -97,8 +97,8 @@ impl fmt::Display for Status {
 }
 
 impl Request {
-    /// Parses the request at the beginning of `bytes`. Returns it with its length, or `None` if more
-    /// bytes are needed.
+    /// Parses the request at the beginning of `bytes`. Returns it with its length, or `None` if
+    /// more bytes are needed.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::request::{Request, Status};
 use crate::http::Part;
 
-/// What a library knows about a document before it is read.
+/// Facts that a library knows about a document before it is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     /// Length in bytes.
@@ -28,8 +28,8 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Creates the response to a request for a document. `closes` states whether the connection ends
-    /// after it.
+    /// Creates the response to a request for a document. `closes` states whether the connection
+    /// ends after it.
     pub(crate) fn to(request: &Request, document: &Document, closes: bool) -> Response {
         let Document { len, media_type, etag } = document;
         if is_known(request.if_none_match.as_deref(), etag) {
