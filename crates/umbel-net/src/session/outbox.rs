@@ -233,19 +233,22 @@ mod tests {
         let outbox = Arc::new(Outbox::new(10));
         outbox.push(chunk(10)).unwrap();
         assert_eq!(outbox.try_push(chunk(1)), Ok(Some(chunk(1))));
+        let (tell, told) = std::sync::mpsc::channel();
         let writer = {
             let outbox = outbox.clone();
             std::thread::spawn(move || {
-                (outbox.push_when_room(chunk(4)), outbox.push_when_room(chunk(8)))
+                tell.send(outbox.push_when_room(chunk(4))).unwrap();
+                outbox.push_when_room(chunk(8))
             })
         };
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!writer.is_finished());
+        assert!(told.try_recv().is_err());
         outbox.written(5);
+        assert_eq!(told.recv(), Ok(Ok(())));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!writer.is_finished());
         outbox.end(ending(Duration::ZERO));
-        assert_eq!(writer.join().unwrap(), (Ok(()), Err(SendError::Ended)));
+        assert_eq!(writer.join().unwrap(), Err(SendError::Ended));
     }
 
     #[test]
