@@ -159,12 +159,7 @@ fn a_loss_in_one_subtree_is_repaired_there_and_nobody_else_sees_it() {
     let mut world = world(2);
     send(&mut world, 0);
     world.run_for(Duration::from_millis(100));
-    // The second unit does not come to the receivers below router 6.
-    world.network.partition(&[2], &[6]);
-    send(&mut world, 1);
-    world.run_for(Duration::from_millis(30));
-    world.network.heal();
-    send(&mut world, 2);
+    send_past_router_6(&mut world, 1);
     world.run_until(Duration::from_secs(5), |world| all_have(world, 3));
     let duplicates: Vec<u64> =
         world.receivers.iter().map(|node| node.engine.stats().duplicates).collect();
@@ -186,6 +181,43 @@ fn a_loss_that_all_share_brings_one_request_by_each_link_to_the_source() {
     let stats = world.source.stats();
     assert_eq!((stats.requests, stats.dmcasts, stats.unicasts, stats.multicasts), (2, 2, 0, 0));
     world.may_drop(DropReason::AlreadyAsked);
+}
+
+/// Sends a unit that does not come to the receivers below router 6, and another by which they find
+/// out.
+fn send_past_router_6(world: &mut World, sequence: u64) {
+    world.network.partition(&[2], &[6]);
+    send(world, sequence);
+    world.run_for(Duration::from_millis(30));
+    world.network.heal();
+    send(world, sequence + 1);
+}
+
+#[test]
+fn while_a_replier_is_dead_the_source_answers_and_then_another_takes_its_place() {
+    let mut world = world(5);
+    // The other receiver of the link asked the one that was missing the unit, too.
+    world.may_drop(DropReason::AlreadyAsked);
+    send(&mut world, 0);
+    world.run_for(Duration::from_millis(100));
+    // Host 15 is the replier of router 2, by router 5.
+    let dead = 5;
+    world.crash(dead);
+    let others_have = |world: &World, units| {
+        let mut others = world.receivers.iter().enumerate().filter(|(n, _)| n + 1 != dead);
+        others.all(|(_, node)| node.got == units)
+    };
+    send_past_router_6(&mut world, 1);
+    world.run_until(Duration::from_secs(5), |world| others_have(world, 3));
+    assert!(world.source.stats().requests > 0, "{}", world.state());
+    // Its offer expires, and requests that are under way still come.
+    world.run_for(Duration::from_secs(8));
+    let asked = world.source.stats().requests;
+    let replier = world.routers[5].engine.replier(&channel()).map(|(_, replier)| replier);
+    assert_eq!(replier, Some(host(16)));
+    send_past_router_6(&mut world, 3);
+    world.run_until(Duration::from_secs(5), |world| others_have(world, 5));
+    assert_eq!(world.source.stats().requests, asked);
 }
 
 #[test]

@@ -40,10 +40,9 @@ impl Source {
                 Timer::SynAck => self.on_handshake_timers(now),
                 Timer::TimeWait => self.time_wait.expire(now),
                 Timer::Child => self.on_alarms(now),
-                // Retransmissions are gathered when they are polled.
-                Timer::Repair => {}
-                // Done below, for all masters: what was done for a child may have moved these.
-                Timer::Refresh | Timer::Age | Timer::Waiting => {}
+                // Retransmissions are gathered when they are polled. The others are done below, for
+                // all masters: what was done for a child may have moved them.
+                Timer::Repair | Timer::Refresh | Timer::Age | Timer::Waiting => {}
             }
         }
         for place in 0..self.masters.len() as u32 {
