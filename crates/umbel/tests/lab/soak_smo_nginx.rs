@@ -1,5 +1,5 @@
-//! Cost of a server with N plain downloads: `umbel smo serve` with helpers on the receivers' hosts,
-//! and nginx. It prints a table, and asserts that every byte is right.
+//! What a server costs with N plain downloads: `umbel smo serve` with helpers on the receivers'
+//! hosts, and nginx. It prints a table, and asserts that every byte is right.
 //!
 //! ```text
 //! cargo test --release -p umbel --test lab soak_smo_nginx:: -- --ignored --nocapture
@@ -10,8 +10,8 @@
 //! (threaded NAPI). That thread and the server have CPU 0, everything else has CPU 1: switch,
 //! receivers and helpers. The scheduler tells the time of both to the nanosecond.
 //!
-//! When the receiver's host frees a frame, TCP of the kernel sends more (TCP small queues). That
-//! runs on CPU 1, and is counted for nobody. That favours nginx.
+//! What TCP of the kernel sends on when the receiver's host frees a frame (TCP small queues) runs on
+//! CPU 1, and is counted for nobody. That favours nginx.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -43,7 +43,7 @@ const CASES: [(usize, u64); 4] =
     [(1, 20_000_000), (10, 20_000_000), (100, 20_000_000), (1_000, 2_000_000)];
 const RUNS: usize = 3;
 
-/// Place where the server's frames are cut into segments.
+/// Who cuts the server's frames into segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Offload {
     /// The card: here nobody, as the receivers take whole frames.
@@ -52,7 +52,7 @@ enum Offload {
     Off,
 }
 
-/// Cost of one delivery to everybody at a server.
+/// What a server spent on one delivery to everybody.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     /// CPU time of the program, and of the kernel's thread that takes in frames.
@@ -87,7 +87,7 @@ impl Cost {
     }
 }
 
-/// Meter of a server's cost so far.
+/// What a server has spent so far.
 struct Meter<'lab> {
     lab: &'lab Lab,
     server: u32,
@@ -167,8 +167,8 @@ fn run(mut command: Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Assigns separate processors to the server's host and to the rest. Returns the process of the
-/// kernel that takes in frames for the server.
+/// Gives the server's host and the rest processors of their own. Returns the process of the kernel
+/// that takes in frames for the server.
 fn part_the_processors(lab: &Lab, offload: Offload) -> u32 {
     let shell = |mut command: Command, script: &str| {
         command.args([
@@ -250,7 +250,7 @@ impl Fetch {
     }
 }
 
-/// Downloads the file this number of times from a host.
+/// Downloads the file so many times from a host.
 fn fetch_all(streams: Vec<TcpStream>, expected: &[u8]) {
     let until = Instant::now() + PATIENCE;
     let mut all: Vec<Fetch> = streams.into_iter().map(Fetch::ask).collect();
