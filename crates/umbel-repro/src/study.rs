@@ -403,6 +403,7 @@ mod tests {
 
     #[test]
     fn what_is_the_same_is_shown_by_two_tests_and_not_by_want_of_a_difference() {
+        use Difference::{Equal, Higher, Lower, Same, Undecided};
         let of = |margin: &str, results: &[Vec<Results>]| {
             let file = format!("{FILE}same_within = {margin}\n");
             let study = Study::from_toml(&file, Path::new("")).unwrap();
@@ -412,7 +413,6 @@ mod tests {
             [1, 2, 3].map(|point| runs.difference(point, "latency").unwrap().1)
         };
         // By 4.8 % more, 13 % less, and not at all, each surely.
-        use Difference::{Equal, Higher, Lower, Same, Undecided};
         assert_eq!(of("\"20%\"", &results()), [Same, Same, Equal]);
         assert_eq!(of("0.1", &results()), [Same, Lower, Equal]);
         assert_eq!(of("0.01", &results()), [Higher, Lower, Equal]);

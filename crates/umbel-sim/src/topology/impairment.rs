@@ -126,8 +126,8 @@ impl Impairment {
 
     /// Returns whether every frame passes at once and unchanged.
     pub fn is_none(&self) -> bool {
-        let Impairment { queue, loss_burst, loss_good, loss_bad, .. } = *self;
-        *self == Impairment { queue, loss_burst, loss_good, loss_bad, ..Impairment::none() }
+        let Impairment { loss_burst, loss_good, loss_bad, queue, .. } = *self;
+        *self == Impairment { loss_burst, loss_good, loss_bad, queue, ..Impairment::none() }
     }
 }
 

@@ -231,17 +231,12 @@ mod tests {
             ..Impairment::none().loss(0.12)
         };
         let (mut lab, mut simulator) = (LinkModel::new(impairment, 1), line(impairment));
-        let both: Vec<[bool; 2]> = (0..FRAMES)
-            .map(|n| {
-                let at = Instant::from_nanos(n as u64 * 1_000);
-                [
-                    matches!(lab.offer(at, 1_000), Verdict::Drop(_)),
-                    !simulator.passes(crate::Kind::Data, crate::FlowId(0)),
-                ]
-            })
-            .collect();
-        for world in 0..2 {
-            let lost = |n: usize| f64::from(u8::from(both[n][world]));
+        let at = |n: usize| Instant::from_nanos(n as u64 * 1_000);
+        let in_lab = (0..FRAMES).map(|n| matches!(lab.offer(at(n), 1_000), Verdict::Drop(_)));
+        let simulated = (0..FRAMES).map(|_| !simulator.passes(crate::Kind::Data, crate::FlowId(0)));
+        let worlds: [Vec<bool>; 2] = [in_lab.collect(), simulated.collect()];
+        for losses in worlds {
+            let lost = |n: usize| f64::from(u8::from(losses[n]));
             let mean = (0..FRAMES).map(lost).sum::<f64>() / FRAMES as f64;
             assert!((mean - 0.12).abs() < 0.006, "{mean}");
             // A fifth is lost in the bad state: the covariance of losses `lag` apart is that of the
