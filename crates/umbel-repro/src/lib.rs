@@ -4,6 +4,7 @@
 //! - [`pool`] runs many simulations on all cores, [`archive`] keeps every run's outcome as a
 //!   [`record`], [`estimate`] sums up their measurements.
 //! - [`output`] writes the results as a page, tables and plots; [`part`] selects parts of them.
+//! - `sensitivity` tries other values in the place of those that were chosen or fitted.
 //! - [`repository`]: "Reliably Networking a Multicast Repository".
 //! - [`lms`]: "Light-Weight Multicast Services".
 //! - [`rlm`]: "Receiver-driven Layered Multicast".
@@ -36,6 +37,7 @@ pub mod pool;
 pub mod record;
 pub mod repository;
 pub mod rlm;
+mod sensitivity;
 pub mod smo;
 pub mod study;
 pub mod tmtp;

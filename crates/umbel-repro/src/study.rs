@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use umbel_sim::scenario::Study;
 use umbel_sim::scenario::report::Results;
+use umbel_sim::statistics::t_quantile;
 
 use crate::estimate::Estimate;
 use crate::output::{Figure, FigureId, Panel, Point, Report, Section, Series, Table};
@@ -44,7 +45,10 @@ pub enum Difference {
     Higher,
     /// In every run of both points the values are the same.
     Equal,
-    /// The interval of the difference includes 0, or there are fewer than five runs.
+    /// Each of "less by more than the margin" and "more by more than the margin" is refuted at 5 %.
+    /// It outranks a difference that is sure and within the margin.
+    Same,
+    /// None of these is shown, or there are fewer than five runs.
     Undecided,
 }
 
@@ -54,9 +58,27 @@ impl Difference {
             Difference::Lower => "lower",
             Difference::Higher => "higher",
             Difference::Equal => "equal",
+            Difference::Same => "same",
             Difference::Undecided => "undecided",
         }
     }
+}
+
+/// Returns whether each value of some pairs is, on average over infinitely many, within a share of
+/// the other one: two one-sided tests at 5 % each [Schuirmann, "A comparison of the two one-sided
+/// tests procedure", 1987].
+///
+/// The margin is a share of a mean that is measured itself. So the tests are of `b - (1 - share) a`
+/// and `(1 + share) a - b`, pair by pair, and take its uncertainty in.
+fn is_same_within(share: f64, pairs: &[(f64, f64)]) -> bool {
+    let sign = pairs.iter().map(|(a, _)| a).sum::<f64>().signum();
+    let is_positive = |of: &dyn Fn(f64, f64) -> f64| {
+        let samples: Vec<f64> = pairs.iter().map(|&(a, b)| sign * of(a, b)).collect();
+        let Estimate { mean, ci95 } = Estimate::of(&samples);
+        let freedom = samples.len().saturating_sub(1).max(1);
+        mean > ci95 * t_quantile(0.05, freedom) / t_quantile(0.025, freedom)
+    };
+    is_positive(&|a, b| b - (1.0 - share) * a) && is_positive(&|a, b| (1.0 + share) * a - b)
 }
 
 impl Runs<'_> {
@@ -78,19 +100,25 @@ impl Runs<'_> {
     /// seeds, and what can be said of it.
     pub fn difference(&self, point: usize, measure: &str) -> Option<(Estimate, Difference)> {
         let (first, runs) = (self.results.first()?, self.results.get(point)?);
-        let pairs = first.iter().zip(runs);
-        let differences: Vec<f64> = pairs
-            .filter_map(|(first, run)| Some(run.measure(measure)? - first.measure(measure)?))
+        let pairs: Vec<(f64, f64)> = (first.iter().zip(runs))
+            .filter_map(|(first, run)| Some((first.measure(measure)?, run.measure(measure)?)))
             .collect();
-        if differences.is_empty() {
+        if pairs.is_empty() {
             return None;
         }
+        let differences: Vec<f64> = pairs.iter().map(|(first, other)| other - first).collect();
         let estimate = Estimate::of(&differences);
+        let is_same = || {
+            let share = self.study.same_within();
+            share.is_some_and(|share| is_same_within(share, &pairs))
+        };
         let Estimate { mean, ci95 } = estimate;
         let verdict = if differences.len() < ENOUGH {
             Difference::Undecided
         } else if differences.iter().all(|difference| *difference == 0.0) {
             Difference::Equal
+        } else if is_same() {
+            Difference::Same
         } else if mean - ci95 > 0.0 {
             Difference::Higher
         } else if mean + ci95 < 0.0 {
@@ -109,6 +137,9 @@ impl Runs<'_> {
             ("seeds".to_owned(), format!("{} to {last}", self.first_seed)),
             ("runs".to_owned(), self.results.iter().map(Vec::len).sum::<usize>().to_string()),
         ];
+        if let Some(share) = self.study.same_within() {
+            settings.push(("same_within".to_owned(), format!("{} %", share * 100.0)));
+        }
         for axis in self.study.axes() {
             settings.push((axis.name.clone(), axis.labels.join(", ")));
         }
@@ -211,13 +242,23 @@ impl Runs<'_> {
             tables: vec![self.means()],
         }];
         if self.study.points() > 1 {
+            let mut told = text(
+                "Each point beside the first one. A difference is taken run by run, with equal \
+                 seeds, so that what both have in common does not blur it. It is undecided if its \
+                 interval includes 0, and with fewer than five runs.",
+            );
+            if let Some(share) = self.study.same_within() {
+                let _ = write!(
+                    told,
+                    " It is \"same\" if two one-sided tests at 5 % each refute that the mean is less \
+                     or more than the first one's by over {} % of it, also where a smaller \
+                     difference is sure.",
+                    share * 100.0
+                );
+            }
             sections.push(Section {
                 title: text("Differences"),
-                text: text(
-                    "Each point beside the first one. A difference is taken run by run, with equal \
-                     seeds, so that what both have in common does not blur it. It is undecided if \
-                     its interval includes 0, and with fewer than five runs.",
-                ),
+                text: told,
                 figures: Vec::new(),
                 tables: vec![self.differences()],
             });
@@ -358,6 +399,40 @@ mod tests {
         let runs = Runs { results: &few, ..runs };
         assert_eq!(runs.difference(1, "latency").unwrap().1, Difference::Undecided);
         assert!(runs.report().intro.contains("too few runs"));
+    }
+
+    #[test]
+    fn what_is_the_same_is_shown_by_two_tests_and_not_by_want_of_a_difference() {
+        use Difference::{Equal, Higher, Lower, Same, Undecided};
+        let of = |margin: &str, results: &[Vec<Results>]| {
+            let file = format!("{FILE}same_within = {margin}\n");
+            let study = Study::from_toml(&file, Path::new("")).unwrap();
+            let runs = Runs { study: &study, name: "x", first_seed: 1, results };
+            let told = runs.report().sections[1].text.clone();
+            assert!(told.contains("two one-sided tests"), "{told}");
+            [1, 2, 3].map(|point| runs.difference(point, "latency").unwrap().1)
+        };
+        // By 4.8 % more, 13 % less, and not at all, each surely.
+        assert_eq!(of("\"20%\"", &results()), [Same, Same, Equal]);
+        assert_eq!(of("0.1", &results()), [Same, Lower, Equal]);
+        assert_eq!(of("0.01", &results()), [Higher, Lower, Equal]);
+        // No difference is found, and none of 10 % is refuted.
+        let noise = [3.0, -4.0, 0.5, 1.0, -0.5, 2.0];
+        let first = noise.map(|noise| result(10.0 + noise)).into();
+        let other = || noise.map(|noise| result(10.1 - noise)).into();
+        let wide = [first, other(), other(), other()];
+        assert_eq!(of("0.1", &wide), [Undecided; 3]);
+        assert_eq!(of("0.9", &wide), [Same; 3]);
+        // Four runs show nothing.
+        let few: Vec<Vec<Results>> = results().iter().map(|runs| runs[..4].to_vec()).collect();
+        assert_eq!(of("0.2", &few), [Undecided; 3]);
+    }
+
+    #[test]
+    fn a_negative_mean_has_a_margin_as_well() {
+        let pairs = |by: f64| [-10.0, -11.0, -9.5, -10.2, -10.4].map(|a| (a, a * by));
+        assert!(is_same_within(0.1, &pairs(1.05)) && !is_same_within(0.04, &pairs(1.05)));
+        assert!(!is_same_within(0.5, &[(0.0, 0.1), (0.0, -0.1)]), "no share of nothing");
     }
 
     #[test]

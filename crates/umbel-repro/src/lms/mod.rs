@@ -6,6 +6,7 @@
 //! - [`trial`]: one packet lost on each link of a tree; `observer.rs` measures how it was repaired,
 //!   independently of the scheme.
 //! - [`beyond`]: experiments that the paper did not do.
+//! - `varied.rs`: other values in the place of chosen ones, one at a time.
 //! - `measures.rs`: the metrics of [LMS Fig. 10]; `figures.rs`: Figures 11 to 16; `verdicts.rs`:
 //!   the claims of the text and of Table I; `notes.rs`: findings.
 
@@ -17,6 +18,7 @@ mod observer;
 pub mod scenario;
 pub mod schemes;
 pub mod trial;
+mod varied;
 mod verdicts;
 
 use std::collections::BTreeSet;
@@ -31,6 +33,7 @@ use crate::certainty::Design;
 use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Experiment, Outcomes, Pool, Progress, Runs, work};
+use crate::sensitivity::Sensitivity;
 
 /// Parts of the report besides Figures 11 to 16; Table I comes with 12, 14 and 15 together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,13 +44,19 @@ pub enum Other {
     Beyond,
     /// SRM with 10,000 receivers: minutes of processor time for each seed.
     Crowd,
+    /// Which numbers hinge on chosen values: up to three times the figures' processor time.
+    Sensitivity,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 11..=16;
-    const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Delays, "delays"), (Other::Beyond, "beyond"), (Other::Crowd, "crowd")];
-    const COSTLY: &'static [Other] = &[Other::Crowd];
+    const NAMED: &'static [(Other, &'static str)] = &[
+        (Other::Delays, "delays"),
+        (Other::Beyond, "beyond"),
+        (Other::Crowd, "crowd"),
+        (Other::Sensitivity, "sensitivity"),
+    ];
+    const COSTLY: &'static [Other] = &[Other::Crowd, Other::Sensitivity];
 }
 
 /// A part of the report that can be requested alone.
@@ -103,7 +112,12 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     let seeds = options.seeds.min(BEYOND_SEEDS);
     let more: Runs<Run> = more.into_iter().map(|run| (run, seeds)).collect();
-    progress.expect(work(&runs) + work(&more));
+    let varied = options
+        .parts
+        .has_extra(Other::Sensitivity)
+        .then(|| varied::sensitivity(base, options.seeds));
+    let varied_runs = varied.as_ref().map(Sensitivity::runs).unwrap_or_default();
+    progress.expect(work(&runs) + work(&more) + work(&varied_runs));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Trial>| -> Vec<Figure> {
         wanted.iter().filter_map(|n| base.figure(*n, outcomes)).collect()
@@ -121,6 +135,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     if has_beyond || has_crowd {
         sections.push(beyond::large_groups(&beyond_outcomes));
+    }
+    if let Some(varied) = &varied {
+        let outcomes = options.pool.run_all(&varied_runs, progress);
+        sections.push(varied::section(varied, base, &outcomes));
     }
     let mut figures = figures(&outcomes);
     output::mark(&mut figures, &rows);

@@ -8,7 +8,7 @@ use umbel_sim::{FlowId, Instant, Kind, Kinds, LinkSpec, Loss, NodeId, ScriptedLo
 
 use super::observer::{Observer, Recovery, Timetable};
 use super::scenario::{Graph, LinkClass, Scenario, Setting};
-use super::schemes::{self, Scheme};
+use super::schemes::{self, Scheme, Tuning};
 use crate::pool::Experiment;
 use crate::record::{Cell, Cells, Record};
 
@@ -113,13 +113,19 @@ impl Trial {
 
     /// Runs the scheme on a scenario.
     fn run_on(&self, mut scenario: Scenario, seed: u64) -> Outcome {
+        self.run_tuned(&mut scenario, seed, Tuning::default())
+    }
+
+    /// Runs the scheme on a scenario, with other values in the place of chosen ones.
+    pub(super) fn run_tuned(&self, scenario: &mut Scenario, seed: u64, tuning: Tuning) -> Outcome {
         if self.scheme == Scheme::SrmLarge {
             scenario.keep_some_links();
         }
-        let timetable = self.timetable(&scenario);
-        let mut simulation = Simulation::new(lossy(&scenario), seed);
-        schemes::install(self.scheme, &mut simulation, &scenario, timetable.sends(), seed);
-        simulation.set_tracer(Box::new(Observer::new(&scenario, timetable)));
+        let timetable = self.timetable(scenario);
+        let mut simulation = Simulation::new(lossy(scenario), seed);
+        let sends = timetable.sends();
+        schemes::install_tuned(self.scheme, tuning, &mut simulation, scenario, sends, seed);
+        simulation.set_tracer(Box::new(Observer::new(scenario, timetable)));
         simulation.run_until(timetable.end());
         let observer = simulation.take_tracer().expect("it was set");
         Outcome { receivers: scenario.receivers.len(), recoveries: Observer::finish(observer) }

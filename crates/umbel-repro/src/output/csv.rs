@@ -54,6 +54,12 @@ pub(super) fn figure(figure: &Figure) -> String {
                 line(&mut text, &[&name, &x, &y, &ci95]);
             }
         }
+        for bar in &panel.bars {
+            for (side, x) in bar.sides.iter().zip(["-1", "1"]) {
+                let Some((other, length)) = side else { continue };
+                line(&mut text, &[&format!("{}: {other}", bar.name), x, &length.to_string(), "0"]);
+            }
+        }
     }
     text
 }

@@ -10,6 +10,7 @@
 //! | `figN.svg` | figure N |
 //! | `beyondN.csv`, `beyondN.svg` | the same for figures that are not in the paper |
 //! | `figureN.csv`, `figureN.svg` | the same for figures of a study that belongs to no paper |
+//! | `tornado.csv`, `tornado.svg` | the same for the bars of the sensitivity: x is -1 to the left, 1 to the right |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
 //! `runs.csv` beside them is the [archive](crate::archive)'s. A series whose name ends with
@@ -35,6 +36,7 @@ mod svg;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod tornado;
 
 use std::fmt;
 use std::io;
@@ -97,6 +99,8 @@ pub enum FigureId {
     Beyond(u32),
     /// A figure of a study that belongs to no paper, numbered from 1.
     Study(u32),
+    /// The tornado plot of the values that were chosen or fitted.
+    Sensitivity,
 }
 
 impl FigureId {
@@ -105,6 +109,7 @@ impl FigureId {
         match self {
             FigureId::Paper(number) | FigureId::Study(number) => format!("Figure {number}"),
             FigureId::Beyond(number) => format!("Beyond the paper {number}"),
+            FigureId::Sensitivity => "Sensitivity".to_owned(),
         }
     }
 
@@ -114,6 +119,7 @@ impl FigureId {
             FigureId::Paper(number) => format!("fig{number}"),
             FigureId::Beyond(number) => format!("beyond{number}"),
             FigureId::Study(number) => format!("figure{number}"),
+            FigureId::Sensitivity => "tornado".to_owned(),
         }
     }
 }
@@ -125,11 +131,21 @@ impl fmt::Display for FigureId {
             FigureId::Paper(number) => write!(f, "{number}"),
             FigureId::Beyond(number) => write!(f, "beyond {number}"),
             FigureId::Study(number) => write!(f, "figure {number}"),
+            FigureId::Sensitivity => f.write_str("sensitivity"),
         }
     }
 }
 
-/// Curves on the same axes.
+/// A bar of a tornado plot: what changes if a value is another one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// The value, with what was chosen.
+    pub name: String,
+    /// Other values and how much changes with them: to the left the lower, to the right the higher.
+    pub sides: [Option<(String, f64)>; 2],
+}
+
+/// Curves on the same axes, or bars.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Panel {
     /// Title of the panel; empty if it is the only one of its figure.
@@ -150,6 +166,8 @@ pub struct Panel {
     pub hollow: Vec<(String, f64)>,
     /// Ranges that the paper reports of whole curves.
     pub bands: Vec<Band>,
+    /// Bars from top to bottom. A panel that has some is a tornado plot, and has no curves.
+    pub bars: Vec<Bar>,
 }
 
 /// A figure, measured.

@@ -178,6 +178,11 @@ impl Row {
         }
     }
 
+    /// Returns whether the measured number lies within the bounds, however sure it is.
+    pub(crate) fn is_within(&self) -> bool {
+        self.agrees(self.measured)
+    }
+
     fn agrees(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

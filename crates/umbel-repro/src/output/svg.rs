@@ -1,11 +1,16 @@
 //! Plots: curves with error bars, as SVG.
 //!
+//! The crate `plotters` was considered: 0.3.7 of September 2024 is its newest in November 2026. Its
+//! SVG has whole pixels and colours as attributes: no style sheet and so no dark page, no dashes, no
+//! `title` at a point, no `aria-label`. All of these are in use here.
+//!
 //! Each curve has its own colour, marker and dashes, so that ten curves are distinguishable on
 //! paper and without colours. Colours follow the reader's preference for light or dark.
 
 use std::fmt::Write as _;
 
 use super::scale::{Scale, extent};
+use super::tornado::Tornado;
 use super::{Figure, Panel, Point, escape, number, scale};
 
 /// Style sheet of all plots. Each SVG file contains it, and a page contains it once.
@@ -20,7 +25,7 @@ const DASHES: [&str; 7] = ["", "9 4", "2 4", "12 4 2 4", "5 3", "16 5", "9 3 2 3
 /// Size of the area inside the axes.
 const PLOT_WIDTH: f64 = 600.0;
 const PLOT_HEIGHT: f64 = 380.0;
-const LINE_HEIGHT: f64 = 22.0;
+pub(super) const LINE_HEIGHT: f64 = 22.0;
 /// Font size of the legend, and approximate width of a character in a title.
 const LEGEND_SIZE: f64 = 13.5;
 const TITLE_CHARACTER: f64 = 8.8;
@@ -48,13 +53,13 @@ enum Key {
 /// Returns a complete SVG file, with the title above the figure's panels.
 pub(super) fn document(figure: &Figure) -> String {
     let name = format!("{}: {}", figure.id.heading(), figure.title);
-    let plots: Vec<Plot<'_>> = figure.panels.iter().map(Plot::new).collect();
-    let width = plots.iter().map(Plot::width).fold(TITLE_WIDTH_MIN, f64::max);
+    let plots: Vec<Drawing<'_>> = figure.panels.iter().map(Drawing::new).collect();
+    let width = plots.iter().map(Drawing::width).fold(TITLE_WIDTH_MIN, f64::max);
     let mut body = String::new();
     let mut y = 30.0 + heading(&mut body, &name, 26.0, width);
-    for plot in plots {
-        if !plot.panel.title.is_empty() {
-            y += heading(&mut body, &plot.panel.title, y + 4.0, width);
+    for (plot, panel) in plots.iter().zip(&figure.panels) {
+        if !panel.title.is_empty() {
+            y += heading(&mut body, &panel.title, y + 4.0, width);
         }
         let height = plot.height();
         let _ = writeln!(body, "<g transform=\"translate(0 {y:.0})\">");
@@ -72,7 +77,7 @@ pub(super) fn document(figure: &Figure) -> String {
 /// Returns an SVG element for a page that contains the [`STYLE`] and has the title elsewhere.
 pub(super) fn element(figure: &Figure, panel: &Panel) -> String {
     let name = format!("{}: {} {}", figure.id.heading(), figure.title, panel.title);
-    let plot = Plot::new(panel);
+    let plot = Drawing::new(panel);
     let mut svg = opening(name.trim_end(), plot.width(), plot.height() + TOP);
     let _ = writeln!(svg, "<g transform=\"translate(0 {TOP})\">");
     plot.draw(&mut svg);
@@ -97,6 +102,43 @@ fn heading(svg: &mut String, title: &str, y: f64, width: f64) -> f64 {
         let _ = writeln!(svg, "<text class=\"title\" x=\"20\" y=\"{y}\">{}</text>", escape(line));
     }
     LINE_HEIGHT * lines.len() as f64
+}
+
+/// What a panel shows.
+enum Drawing<'a> {
+    Plot(Plot<'a>),
+    Tornado(Tornado<'a>),
+}
+
+impl Drawing<'_> {
+    fn new(panel: &Panel) -> Drawing<'_> {
+        if panel.bars.is_empty() {
+            Drawing::Plot(Plot::new(panel))
+        } else {
+            Drawing::Tornado(Tornado::new(panel))
+        }
+    }
+
+    fn width(&self) -> f64 {
+        match self {
+            Drawing::Plot(plot) => plot.width(),
+            Drawing::Tornado(tornado) => tornado.width(),
+        }
+    }
+
+    fn height(&self) -> f64 {
+        match self {
+            Drawing::Plot(plot) => plot.height(),
+            Drawing::Tornado(tornado) => tornado.height(),
+        }
+    }
+
+    fn draw(&self, svg: &mut String) {
+        match self {
+            Drawing::Plot(plot) => plot.draw(svg),
+            Drawing::Tornado(tornado) => tornado.draw(svg),
+        }
+    }
 }
 
 struct Plot<'a> {
@@ -428,7 +470,7 @@ fn star(x: f64, y: f64) -> String {
 
 /// Returns the greatest width of a text of the legend in the usual sans-serif fonts, of which
 /// DejaVu is the widest.
-fn text_width(text: &str) -> f64 {
+pub(super) fn text_width(text: &str) -> f64 {
     let ems = |c: char| match c {
         ' ' | '\'' | ',' | '.' | ':' | 'I' | 'f' | 'i' | 'j' | 'l' | 'r' | 't' | '(' | ')'
         | '/' => 0.42,

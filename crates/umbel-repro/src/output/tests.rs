@@ -505,3 +505,39 @@ fn the_index_links_each_report_with_its_counts() {
     let link = "<td><a href=\"lms/report.html\">A &amp; B</a></td>";
     assert!(page.contains(&format!("{link}{}", counts.concat())), "{page}");
 }
+
+#[test]
+fn bars_lie_on_both_sides_of_what_was_chosen() {
+    let named = |text: &str, length: f64| Some((text.to_owned(), length));
+    let bars = vec![
+        Bar { name: "a < b: 15 s".to_owned(), sides: [named("7.5 s", 4.0), named("30 s", 2.0)] },
+        Bar { name: "other".to_owned(), sides: [None, named("yes", 0.0)] },
+    ];
+    let panel = Panel { x_label: "numbers that flip".to_owned(), bars, ..Panel::default() };
+    let figure = Figure {
+        id: FigureId::Sensitivity,
+        title: "What hinges on it".to_owned(),
+        panels: vec![panel],
+        caption: String::new(),
+    };
+    let text = svg::document(&figure);
+    let svg = roxmltree::Document::parse(&text).unwrap();
+    let rects: Vec<_> = svg
+        .descendants()
+        .filter(|node| node.attribute("class") == Some("filled"))
+        .map(|node| ["x", "width"].map(|key| node.attribute(key).unwrap().parse::<f64>().unwrap()))
+        .collect();
+    let [[left, long], [right, short], [_, none]] = rects[..] else { panic!("{rects:?}") };
+    assert!((left + long).abs() < 0.1 && right.abs() < 0.1 && none.abs() < 0.1);
+    assert!((long - 2.0 * short).abs() < 0.1);
+    let texts: Vec<_> = svg.descendants().filter_map(|node| node.text()).collect();
+    for expected in ["a < b: 15 s", "7.5 s: 4", "30 s: 2", "yes: 0", "numbers that flip"] {
+        assert!(texts.contains(&expected), "{texts:?}");
+    }
+    assert_eq!(
+        csv::figure(&figure),
+        "series,x,y,ci95\na < b: 15 s: 7.5 s,-1,4,0\na < b: 15 s: 30 s,1,2,0\nother: yes,1,0,0\n"
+    );
+    let page = html::page(&report(vec![figure], Vec::new()));
+    assert!(page.contains("tornado.svg") && page.contains("7.5 s: 4"));
+}

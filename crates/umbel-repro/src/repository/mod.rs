@@ -8,6 +8,7 @@
 //!   findings.
 //! - `stationarity.rs`: whether the delays of a run come from a system that has settled.
 //! - `both.rs`: R(∞) with NAKs that are gathered for the fitted time, and with prompt ones.
+//! - `varied.rs`: other values in the place of the choices, one at a time.
 //! - `auto.rs`: the policy `auto`, which is not in the paper, against all of its schemes.
 
 mod auto;
@@ -19,6 +20,7 @@ mod notes;
 pub mod point;
 mod readings;
 mod stationarity;
+mod varied;
 mod verdicts;
 
 use std::ops::RangeInclusive;
@@ -42,12 +44,19 @@ pub enum Other {
     Auto,
     /// Results of each reading of the paper.
     Readings,
+    /// Which numbers hinge on the choices: about twice the figures' processor time.
+    Sensitivity,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 3..=11;
-    const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Example, "example"), (Other::Auto, "auto"), (Other::Readings, "readings")];
+    const NAMED: &'static [(Other, &'static str)] = &[
+        (Other::Example, "example"),
+        (Other::Auto, "auto"),
+        (Other::Readings, "readings"),
+        (Other::Sensitivity, "sensitivity"),
+    ];
+    const COSTLY: &'static [Other] = &[Other::Sensitivity];
 }
 
 /// A part of the report that can be requested alone.
@@ -115,6 +124,15 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
 
     let mut runs = Runs::new();
     add(&mut runs, figures::points(&plans), options.seeds);
+    let varied = options
+        .parts
+        .has_extra(Other::Sensitivity)
+        .then(|| varied::sensitivity(&base, options.seeds));
+    if let Some(varied) = &varied {
+        for (point, seeds) in varied.runs() {
+            add(&mut runs, [point], seeds);
+        }
+    }
     let mut reserved = 0;
     if has_auto {
         add(&mut runs, auto::own_points(&base), options.seeds);
@@ -144,6 +162,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let design = settled();
     rows.extend(design.judged(&mut outcomes, |outcomes| verdicts::rows(&figures(outcomes))));
     let mut sections = Vec::new();
+    if let Some(varied) = &varied {
+        sections.push(varied::section(varied, &base, &outcomes));
+    }
     if has_auto {
         rows.extend(design.judged(&mut outcomes, |outcomes| auto::rows(&base, outcomes)));
         sections.push(auto::section(&base, &all_plans, &outcomes));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use umbel_engine::load::ProcessingLoad;
-use umbel_engine::tmtp::BlockCount;
+use umbel_engine::tmtp::{BlockCount, TreeConfig};
 use umbel_engine::units::Rate;
 use umbel_sim::{Instant, NodeId, Simulation, lms, srm, tmtp};
 use umbel_wire::SmallBlockHeader;
@@ -24,6 +24,11 @@ pub enum Service {
         /// K: maximum number of managers that are children of a node.
         max_children: u16,
     },
+    /// TMTP whose managers look for parents nearer to the source.
+    TmtpImproving {
+        /// K: maximum number of managers that are children of a node.
+        max_children: u16,
+    },
     /// LMS with static repliers, in every router.
     Lms,
     /// SRM with fixed timers; from 1,000 receivers on no node measures distances.
@@ -41,6 +46,7 @@ impl Service {
     pub fn name(self) -> &'static str {
         match self {
             Service::Tmtp { .. } => "TMTP",
+            Service::TmtpImproving { .. } => "TMTP, trees that are improved",
             Service::Lms => "LMS",
             Service::Srm => "SRM",
         }
@@ -163,13 +169,18 @@ impl Experiment for Crowd {
 
 impl Crowd {
     fn is_tmtp(&self) -> bool {
-        matches!(self.service, Service::Tmtp { .. })
+        matches!(self.service, Service::Tmtp { .. } | Service::TmtpImproving { .. })
     }
 
     fn install(&self, internet: &Internet, simulation: &mut Simulation, seed: u64) {
         let scheme = match self.service {
             Service::Tmtp { max_children } => {
-                return install_tmtp(internet, max_children, simulation, seed);
+                let tree = TreeConfig { max_children, ..TreeConfig::default() };
+                return install_tmtp(internet, &tree, simulation, seed);
+            }
+            Service::TmtpImproving { max_children } => {
+                let tree = TreeConfig { max_children, ..TreeConfig::improving() };
+                return install_tmtp(internet, &tree, simulation, seed);
             }
             Service::Lms => Scheme::Lms,
             Service::Srm if self.receivers < 1_000 => Scheme::Srm,
@@ -184,7 +195,9 @@ impl Crowd {
     fn has_all(&self, simulation: &Simulation, source: NodeId, node: NodeId) -> bool {
         let packets = u64::from(PACKETS);
         match self.service {
-            Service::Tmtp { .. } => receiver(simulation, node).host().completed().is_some(),
+            Service::Tmtp { .. } | Service::TmtpImproving { .. } => {
+                receiver(simulation, node).host().completed().is_some()
+            }
             Service::Lms => {
                 let host = simulation.app::<lms::ReceiverHost>(node).expect("it was put there");
                 host.host().delivered() >= packets
@@ -214,7 +227,7 @@ fn feedback(repairs: &Repairs, source: NodeId, acks: u64) -> f64 {
     (acks + requests) as f64 + repairs.by(source) as f64
 }
 
-fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulation, seed: u64) {
+fn install_tmtp(internet: &Internet, tree: &TreeConfig, simulation: &mut Simulation, seed: u64) {
     let feed = tmtp::Feed::of_packets(internet.source, PACKET_LEN, seed);
     // Thousands of nodes send in the domain group, with small hop limits.
     let domain = simulation.group(None, tmtp::DOMAIN_GROUP);
@@ -223,7 +236,7 @@ fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulat
     let rate = Rate::from_bits_per_s(bits * 1_000 / INTERVAL.as_millis() as u64);
     let rate = rate.expect("it is not 0");
     let mut config = feed.source_config(rate).fixed(T_ACK, INTERVALS, None);
-    config.tree.max_children = max_children;
+    set_tree(&mut config.tree, tree);
     let timing = config.timing;
     let file = [(START, BlockCount { count: PACKETS, symbols: 1 })];
     let host = tmtp::Source::host(&feed, config, file);
@@ -233,7 +246,8 @@ fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulat
     let (mut first, mut other) = (0, 0);
     for &node in &internet.receivers {
         let mut config = feed.receiver_config(node);
-        (config.timing, config.tree.max_children) = (timing, max_children);
+        config.timing = timing;
+        set_tree(&mut config.tree, tree);
         let after = if internet.firsts.get(first as usize) == Some(&node) {
             first += 1;
             FIRSTS * first / firsts
@@ -245,6 +259,12 @@ fn install_tmtp(internet: &Internet, max_children: u16, simulation: &mut Simulat
         let at = Instant::EPOCH + after;
         simulation.set_app(node, host, at).expect("receivers are free hosts");
     }
+}
+
+/// Sets K and the pauses between searches for a better parent.
+fn set_tree(config: &mut TreeConfig, tree: &TreeConfig) {
+    config.max_children = tree.max_children;
+    (config.improve_every, config.improve_max) = (tree.improve_every, tree.improve_max);
 }
 
 fn source(simulation: &Simulation, node: NodeId) -> &tmtp::SourceHost {

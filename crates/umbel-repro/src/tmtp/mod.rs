@@ -5,6 +5,7 @@
 //!   `repairs.rs` counts retransmissions, independently of the protocol.
 //! - [`crowd`]: a feed to a group of any size on `internet.rs`, by TMTP, LMS or SRM; `scale.rs`:
 //!   its results.
+//! - `varied.rs`: other values in the place of chosen or fitted ones, one at a time.
 //! - `figures.rs`: Figures 6 and 7 and the retransmissions; `verdicts.rs`: the claims of the text;
 //!   `notes.rs`: choices and findings.
 
@@ -16,6 +17,7 @@ mod notes;
 mod repairs;
 mod scale;
 pub mod transfer;
+mod varied;
 mod verdicts;
 
 use std::collections::BTreeSet;
@@ -37,6 +39,8 @@ pub enum Other {
     Beyond,
     /// Groups of 10,000: half a minute of processor time for each run.
     Crowd,
+    /// Which numbers hinge on chosen or fitted values: two to three times the figures' processor time.
+    Sensitivity,
 }
 
 impl Extra for Other {
@@ -45,8 +49,9 @@ impl Extra for Other {
         (Other::Retransmissions, "retransmissions"),
         (Other::Beyond, "beyond"),
         (Other::Crowd, "crowd"),
+        (Other::Sensitivity, "sensitivity"),
     ];
-    const COSTLY: &'static [Other] = &[Other::Crowd];
+    const COSTLY: &'static [Other] = &[Other::Crowd, Other::Sensitivity];
 }
 
 /// A part of the report that can be requested alone.
@@ -92,7 +97,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     let sizes =
         Sizes::of(options.parts.has_extra(Other::Beyond), options.parts.has_extra(Other::Crowd));
     let crowds = scale::runs(&sizes, options.seeds);
-    progress.expect(work(&runs) + work(&crowds));
+    let varied =
+        options.parts.has_extra(Other::Sensitivity).then(|| varied::sensitivity(options.seeds));
+    let varied_runs = varied.as_ref().map(varied::runs).unwrap_or_default();
+    progress.expect(work(&runs) + work(&crowds) + work(&varied_runs));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Transfer>| -> Vec<Figure> {
         wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
@@ -114,6 +122,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         let mut outcomes = options.pool.run_all(&crowds, progress);
         rows.extend(judged(&mut outcomes, |outcomes| scale::rows(outcomes, &sizes)));
         sections.extend(scale::sections(&outcomes, &sizes));
+    }
+    if let Some(varied) = &varied {
+        sections.push(varied::section(varied, &options.pool.run_all(&varied_runs, progress)));
     }
     Report {
         paper: "tmtp",

@@ -38,7 +38,7 @@ impl Sizes {
     fn with(&self, service: Service) -> impl Iterator<Item = Size> {
         let is_possible = move |size: &Size| match service {
             Service::Srm => *size != LARGE,
-            Service::Tmtp { .. } | Service::Lms => true,
+            Service::Tmtp { .. } | Service::TmtpImproving { .. } | Service::Lms => true,
         };
         self.0.iter().copied().filter(is_possible)
     }
@@ -49,10 +49,20 @@ impl Sizes {
     }
 }
 
-/// Returns TMTP with each K, and the other services.
+/// Returns TMTP with this K.
+fn tmtp(max_children: u16) -> Service {
+    Service::Tmtp { max_children }
+}
+
+/// Returns TMTP with this K and trees that are improved while they stand.
+fn improving(max_children: u16) -> Service {
+    Service::TmtpImproving { max_children }
+}
+
+/// Returns TMTP with each K, with trees that stay and that are improved, and the other services.
 fn services() -> impl Iterator<Item = Service> {
-    let tmtp = KS.map(|max_children| Service::Tmtp { max_children });
-    tmtp.into_iter().chain([Service::Lms, Service::Srm])
+    let trees = KS.map(tmtp).into_iter().chain(KS.map(improving));
+    trees.chain([Service::Lms, Service::Srm])
 }
 
 /// Returns the experiments to run.
@@ -74,9 +84,8 @@ impl Draw<'_> {
         Estimate::of(&runs.map(value).collect::<Vec<f64>>())
     }
 
-    /// Returns the mean of a value of the control tree of a group, with K.
-    fn tree(&self, k: u16, size: Size, value: impl Fn(&Tree) -> f64) -> f64 {
-        let service = Service::Tmtp { max_children: k };
+    /// Returns the mean of a value of the control tree of a group.
+    fn tree(&self, service: Service, size: Size, value: impl Fn(&Tree) -> f64) -> f64 {
         let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
         self.estimate(crowd(service, size), of).mean
     }
@@ -90,14 +99,13 @@ impl Draw<'_> {
         Series { name: name.to_owned(), points: points.collect() }
     }
 
-    /// Returns a curve for each K.
+    /// Returns a curve for each K, with trees that stay and that are improved.
     fn tree_curves(&self, name: &str, value: impl Fn(&Tree) -> f64) -> Vec<Series> {
         let of = |outcome: &Outcome| outcome.tree.as_ref().map_or(f64::NAN, &value);
-        let curve = |max_children| {
-            let name = format!("{name}, K = {max_children}");
-            self.curve(&name, Service::Tmtp { max_children }, of)
-        };
-        KS.map(curve).into()
+        let stays = KS.map(|k| self.curve(&format!("{name}, K = {k}"), tmtp(k), of));
+        let improved =
+            KS.map(|k| self.curve(&format!("{name}, K = {k}, improved"), improving(k), of));
+        stays.into_iter().chain(improved).collect()
     }
 
     /// Returns a curve for each service.
@@ -152,7 +160,10 @@ fn growth(draw: &Draw<'_>) -> Section {
         draw.tree_curves("on average", |tree| tree.mean_depth),
         ideal.into(),
     ];
-    let delay = vec![draw.curve("TMTP, K = 4", Service::TMTP, |outcome| outcome.delay)];
+    let delay = vec![
+        draw.curve("TMTP, K = 4", Service::TMTP, |outcome| outcome.delay),
+        draw.curve("TMTP, K = 4, improved", improving(4), |outcome| outcome.delay),
+    ];
     let panels = vec![
         panel("load", "events for 100 packets", load.concat()),
         panel("depth", "edges of the control tree from the source to a manager", depth.concat()),
@@ -160,6 +171,7 @@ fn growth(draw: &Draw<'_>) -> Section {
     ];
     let head = [
         "K",
+        "tree",
         "receivers",
         "subnets",
         "load of the source",
@@ -170,12 +182,13 @@ fn growth(draw: &Draw<'_>) -> Section {
         "mean depth",
         "delay (s)",
     ];
-    let cells = |k: u16, size: Size| {
-        let tree = |value: fn(&Tree) -> f64| format!("{:.1}", draw.tree(k, size, value));
-        let service = Service::Tmtp { max_children: k };
+    let cells = |k: u16, is_improved: bool, size: Size| {
+        let service = if is_improved { improving(k) } else { tmtp(k) };
+        let tree = |value: fn(&Tree) -> f64| format!("{:.1}", draw.tree(service, size, value));
         let delay = draw.estimate(crowd(service, size), |outcome| outcome.delay).mean;
         vec![
             k.to_string(),
+            if is_improved { "improved" } else { "stays" }.to_owned(),
             size.0.to_string(),
             size.1.to_string(),
             tree(|tree| tree.load),
@@ -194,7 +207,9 @@ fn growth(draw: &Draw<'_>) -> Section {
                transit–stub graph of 1,056 routers; T_ack = 1 s, n = 3; each link between routers \
                loses 0.2 % of data, repairs and NACKs. Load is counted as in the paper, while the feed \
                lasts. Every manager looks for the closest parent by itself: the tree is deeper than one that \
-               was laid out."
+               was laid out. With trees that are improved (which is off by default) managers also look, \
+               every 5 s at first, for a parent that stands two levels above them or more; the tree has \
+               30 to 60 s for that before the feed."
             .to_owned(),
         figures: vec![figure(1, "TMTP in groups of any size", panels)],
         tables: vec![Table {
@@ -202,8 +217,8 @@ fn growth(draw: &Draw<'_>) -> Section {
             head: head.map(str::to_owned).into(),
             rows: KS
                 .into_iter()
-                .flat_map(|k| draw.sizes.0.iter().map(move |size| (k, *size)))
-                .map(|(k, size)| cells(k, size))
+                .flat_map(|k| [false, true].map(|is_improved| (k, is_improved)))
+                .flat_map(|(k, way)| draw.sizes.0.iter().map(move |size| cells(k, way, *size)))
                 .collect(),
         }],
     }
@@ -249,6 +264,11 @@ pub(super) fn rows(outcomes: &Outcomes<Crowd>, sizes: &Sizes) -> Vec<Row> {
         .flat_map(|k| sizes.compared().map(move |size| (k, size)))
         .flat_map(|(k, size)| grown(draw, k, size))
         .collect();
+    rows.extend(
+        KS.into_iter()
+            .flat_map(|k| sizes.compared().map(move |size| (k, size)))
+            .flat_map(|(k, size)| improved(draw, k, size)),
+    );
     let mut incomplete = 0.0;
     for service in services() {
         for size in sizes.with(service) {
@@ -278,17 +298,50 @@ fn row(
     Row::new(FigureId::Beyond(figure), what, reported, (measured, ""), bounds)
 }
 
+/// Returns the rows of a tree that is improved while it stands, beside one that stays.
+fn improved(draw: &Draw<'_>, k: u16, size: Size) -> Vec<Row> {
+    let (receivers, subnets) = size;
+    let both = |value: fn(&Tree) -> f64| {
+        [improving(k), tmtp(k)].map(|service| draw.tree(service, size, value))
+    };
+    let [deepest, deepest_before] = both(|tree| f64::from(tree.depth));
+    let [mean, mean_before] = both(|tree| tree.mean_depth);
+    let [load, load_before] = both(|tree| tree.manager_load);
+    let delay = |service| draw.estimate(crowd(service, size), |outcome| outcome.delay).mean;
+    let with = format!("{receivers} receivers, K = {k}");
+    let over = format!("an improved tree over one that stays, {with}");
+    vec![
+        row(
+            1,
+            format!("greatest depth of an improved tree over log_K, {with}"),
+            "at most 1.5",
+            deepest / log_k(k, subnets),
+            up_to(1.5),
+        ),
+        row(1, format!("greatest depth, {over}"), "less", deepest / deepest_before, LESS),
+        row(1, format!("mean depth, {over}"), "less", mean / mean_before, LESS),
+        row(1, format!("load of a manager, {over}"), "at most 1.1", load / load_before, up_to(1.1)),
+        row(
+            1,
+            format!("delay, {over}"),
+            "at most 1.05",
+            delay(improving(k)) / delay(tmtp(k)),
+            up_to(1.05),
+        ),
+    ]
+}
+
 /// Returns the rows of a group beside the smaller one that it is compared with.
 fn grown(draw: &Draw<'_>, k: u16, size: Size) -> Vec<Row> {
     let (receivers, subnets) = size;
     let over_smaller = |value: fn(&Tree) -> f64| {
-        let [own, smaller] = [size, SIZES[1]].map(|size| draw.tree(k, size, value));
+        let [own, smaller] = [size, SIZES[1]].map(|size| draw.tree(tmtp(k), size, value));
         own / smaller
     };
-    let most = draw.tree(k, size, |tree| f64::from(tree.most_children));
+    let most = draw.tree(tmtp(k), size, |tree| f64::from(tree.most_children));
     let levels = log_k(k, subnets);
-    let mean = draw.tree(k, size, |tree| tree.mean_depth) / levels;
-    let deepest = draw.tree(k, size, |tree| f64::from(tree.depth)) / levels;
+    let mean = draw.tree(tmtp(k), size, |tree| tree.mean_depth) / levels;
+    let deepest = draw.tree(tmtp(k), size, |tree| f64::from(tree.depth)) / levels;
     let over = format!("{receivers} over 100, K = {k}");
     let each = "each child sends an ACK in a T_ack, by definition";
     vec![
@@ -356,7 +409,7 @@ mod tests {
     fn every_size_has_runs_enough_to_be_judged_and_what_was_not_run_is_a_miss() {
         let all = Sizes::of(true, true);
         let runs = runs(&all, 9);
-        assert_eq!(runs.len(), 2 * 4 + 4 + 3);
+        assert_eq!(runs.len(), 4 * 4 + 4 + 3);
         assert!(runs.values().all(|seeds| *seeds == 5), "{runs:?}");
         let (sections, rows) = (sections(&Outcomes::new(), &all), rows(&Outcomes::new(), &all));
         assert_eq!(sections.len(), 2);

@@ -126,6 +126,17 @@ impl Experiment for Transfer {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
+        self.run_with(MAX_CHILDREN, seed)
+    }
+
+    fn work(&self) -> u64 {
+        u64::from(self.receivers * self.packets)
+    }
+}
+
+impl Transfer {
+    /// Runs the transfer with another K.
+    pub(super) fn run_with(&self, max_children: u16, seed: u64) -> Outcome {
         let mbone = Mbone::new(self.receivers, self.loss);
         let mut simulation = Simulation::new(mbone.network.clone(), seed);
         match self.protocol {
@@ -134,15 +145,11 @@ impl Experiment for Transfer {
                     Rules::Paper => RepairConfig::paper(),
                     Rules::Umbel => RepairConfig::default(),
                 };
-                self.tmtp(&mbone, &mut simulation, window, repair)
+                self.tmtp(&mbone, &mut simulation, window, (repair, max_children))
             }
             Protocol::WinBasep => self.basep(&mbone, &mut simulation, Some(WINDOW.into())),
             Protocol::BurstBasep => self.basep(&mbone, &mut simulation, None),
         }
-    }
-
-    fn work(&self) -> u64 {
-        u64::from(self.receivers * self.packets)
     }
 }
 
@@ -152,7 +159,7 @@ const PACKETS_PER_S: u64 = 10;
 const T_ACK: Duration = Duration::from_millis(1_100);
 const INTERVALS: u8 = 3;
 /// K, with which the sender has the managers of four sites as children, and these have the others.
-const MAX_CHILDREN: u16 = 4;
+pub(super) const MAX_CHILDREN: u16 = 4;
 /// Seed of the nodes' random streams. They are the same in all runs, and so is the tree; only the
 /// lost packets differ.
 const NODE_SEED: u64 = 1;
@@ -168,13 +175,13 @@ impl Transfer {
         mbone: &Mbone,
         simulation: &mut Simulation,
         window: Option<u32>,
-        repair: RepairConfig,
+        (repair, max_children): (RepairConfig, u16),
     ) -> Outcome {
         let feed = tmtp::Feed::of_packets(mbone.sender, PACKET_LEN as u16, NODE_SEED);
         let bits = (PACKET_LEN + SmallBlockHeader::LEN) as u64 * 8 * PACKETS_PER_S;
         let rate = Rate::from_bits_per_s(bits).expect("it is not 0");
         let mut config = feed.source_config(rate).fixed(T_ACK, INTERVALS, window);
-        config.tree.max_children = MAX_CHILDREN;
+        config.tree.max_children = max_children;
         config.repair = repair;
         let timing = config.timing;
         let file = [(START, BlockCount { count: self.packets, symbols: 1 })];
@@ -184,7 +191,7 @@ impl Transfer {
         let mut members_at = Instant::EPOCH + MEMBERS_FROM;
         for receiver in &mbone.receivers {
             let mut config = feed.receiver_config(receiver.node);
-            (config.timing, config.tree.max_children) = (timing, MAX_CHILDREN);
+            (config.timing, config.tree.max_children) = (timing, max_children);
             config.repair = repair;
             let at = if managed.replace(receiver.site) == Some(receiver.site) {
                 members_at += MEMBER_EVERY;

@@ -25,7 +25,14 @@ pub struct Study {
     file: Option<PathBuf>,
     folder: PathBuf,
     axes: Vec<Axis>,
+    rules: Rules,
+}
+
+/// What a sweep says beside the keys that it varies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
     seeds: Option<u32>,
+    same_within: Option<f64>,
 }
 
 /// Key that is swept, with its values.
@@ -47,6 +54,8 @@ pub struct Axis {
 
 /// Key of the number of runs of each point.
 const SEEDS: &str = "seeds";
+/// Key of the share of a mean by which another may differ and still be the same.
+const SAME_WITHIN: &str = "same_within";
 /// Limit on points, above which a table says nothing to anybody.
 const MOST_POINTS: usize = 10_000;
 /// Keys whose values are texts, and a choice of a few.
@@ -94,9 +103,9 @@ impl Study {
     }
 
     fn new(text: String, file: Option<&Path>, folder: &Path) -> Result<Study, Mistake> {
-        let (axes, seeds) = read(&Text(&text))?;
+        let (axes, rules) = read(&Text(&text))?;
         let file = file.map(Path::to_owned);
-        Ok(Study { text, file, folder: folder.to_owned(), axes, seeds })
+        Ok(Study { text, file, folder: folder.to_owned(), axes, rules })
     }
 
     /// Checks all points. A file without a sweep is checked when its scenario is read.
@@ -112,7 +121,13 @@ impl Study {
 
     /// Returns the number of runs of each point, if the file says so.
     pub fn seeds(&self) -> Option<u32> {
-        self.seeds
+        self.rules.seeds
+    }
+
+    /// Returns the share of the first point's mean by which another mean may differ and still be
+    /// the same, if the file says so; above 0 and below 1.
+    pub fn same_within(&self) -> Option<f64> {
+        self.rules.same_within
     }
 
     /// Returns the number of points: the product of the numbers of values.
@@ -273,16 +288,22 @@ fn entries<'v, 'a>(sweep: &'v Spanned<DeValue<'a>>) -> Vec<Entry<'v, 'a>> {
 }
 
 /// Reads the sweep of a file.
-fn read(text: &Text<'_>) -> Result<(Vec<Axis>, Option<u32>), Mistake> {
+fn read(text: &Text<'_>) -> Result<(Vec<Axis>, Rules), Mistake> {
     let mut table = text.table()?;
-    let Some(sweep) = table.get_mut().remove("sweep") else { return Ok((Vec::new(), None)) };
+    let Some(sweep) = table.get_mut().remove("sweep") else {
+        return Ok((Vec::new(), Rules::default()));
+    };
     if !sweep.get_ref().is_table() {
         return Err(text.mistake(sweep.span(), "`sweep` is a section: expected [sweep]"));
     }
-    let (mut axes, mut seeds) = (Vec::new(), None);
+    let (mut axes, mut rules) = (Vec::new(), Rules::default());
     for entry in entries(&sweep) {
         if entry.path == [SEEDS] {
-            seeds = Some(read_seeds(text, entry.value)?);
+            rules.seeds = Some(read_seeds(text, entry.value)?);
+            continue;
+        }
+        if entry.path == [SAME_WITHIN] {
+            rules.same_within = Some(read_margin(text, entry.value)?);
             continue;
         }
         axes.push(axis(text, table.get_ref(), &entry)?);
@@ -297,13 +318,27 @@ fn read(text: &Text<'_>) -> Result<(Vec<Axis>, Option<u32>), Mistake> {
             "a sweep without a key: expected one with its values, as in loss = [0.01, 0.05]";
         return Err(text.mistake(sweep.span(), message));
     }
-    Ok((axes, seeds))
+    Ok((axes, rules))
 }
 
 fn read_seeds(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<u32, Mistake> {
     let number = value.get_ref().as_integer().and_then(|number| number.as_str().parse().ok());
     number.filter(|seeds| (1..=100_000).contains(seeds)).ok_or_else(|| {
         let message = "seeds is the number of runs for each point: expected 1 to 100000";
+        text.mistake(value.span(), message)
+    })
+}
+
+fn read_margin(text: &Text<'_>, value: &Spanned<DeValue<'_>>) -> Result<f64, Mistake> {
+    let share: Option<Share> = match value.get_ref() {
+        DeValue::Integer(integer) => integer.to_string().parse().ok(),
+        DeValue::Float(float) => float.to_string().parse().ok(),
+        DeValue::String(written) => written.parse().ok(),
+        _ => None,
+    };
+    share.map(|share| share.0).filter(|share| 0.0 < *share && *share < 1.0).ok_or_else(|| {
+        let message = "same_within is the share of the first mean by which another may differ: \
+                       expected more than 0 and less than 1, as in \"5%\"";
         text.mistake(value.span(), message)
     })
 }

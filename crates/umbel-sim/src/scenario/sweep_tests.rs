@@ -44,6 +44,18 @@ fn a_sweep_is_the_product_of_its_keys() {
 }
 
 #[test]
+fn a_margin_is_a_share_and_no_key_that_is_varied() {
+    let within = |text: &str| {
+        let study = study(&LMS.replace("seeds = 7", &format!("seeds = 7\nsame_within = {text}")));
+        let study = study.unwrap_or_else(|mistake| panic!("{text}: {mistake}"));
+        assert_eq!(study.points(), 6);
+        study.same_within()
+    };
+    assert_eq!([within("\"5%\""), within("0.05")], [Some(0.05); 2]);
+    assert_eq!(study(LMS).unwrap().same_within(), None);
+}
+
+#[test]
 fn a_file_without_a_sweep_has_one_point() {
     let text = &LMS[..LMS.find("[sweep]").unwrap()];
     let study = study(text).unwrap();
@@ -99,6 +111,21 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
             "seeds = 7",
             "seeds = [1]",
             "line 13: seeds is the number of runs for each point: expected 1 to 100000",
+        ),
+        (
+            "seeds = 7",
+            "same_within = [0.05]",
+            "line 13: same_within is the share of the first mean by which another may differ: expected more than 0 and less than 1, as in \"5%\"",
+        ),
+        (
+            "seeds = 7",
+            "same_within = 5",
+            "line 13: same_within is the share of the first mean by which another may differ: expected",
+        ),
+        (
+            "seeds = 7",
+            "same_within = \"0%\"",
+            "line 13: same_within is the share of the first mean by which another may differ: expected",
         ),
         (
             "packets = [4, 8]",

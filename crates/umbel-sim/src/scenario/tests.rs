@@ -103,6 +103,35 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
+fn popular_items_are_wanted_as_zipf_has_it() {
+    let text = |zipf: &str| {
+        format!(
+            "topology = {{ generator = \"star\", receivers = 4000 }}\n[repository]\nrate = \"1M\"\n\
+             items = 10\nitem_packets = 1\n[[repository.clients]]\nwant = 1\n{zipf}\n"
+        )
+    };
+    let shares = |zipf: &str| {
+        let scenario = read(&text(zipf)).unwrap();
+        let mut wanted = [0.0; 10];
+        for arrival in repository(&scenario).arrivals(3) {
+            let [item] = arrival.items[..] else { panic!("{arrival:?}") };
+            wanted[item as usize] += 1.0 / 4000.0;
+        }
+        wanted
+    };
+    let sum: f64 = (1..=10).map(|rank| 1.0 / f64::from(rank)).sum();
+    for (rank, share) in (1..=10).zip(shares("zipf = 1")) {
+        let expected = 1.0 / f64::from(rank) / sum;
+        assert!((share - expected).abs() < 0.025, "rank {rank}: {share}, not {expected}");
+    }
+    assert!(shares("zipf = 0").iter().all(|share| (share - 0.1).abs() < 0.025));
+    let several = read(&text("zipf = 1").replace("want = 1\n", "want = 9\n")).unwrap();
+    for arrival in repository(&several).arrivals(3) {
+        assert!(arrival.items.len() == 9 && arrival.items.is_sorted(), "{arrival:?}");
+    }
+}
+
+#[test]
 fn keys_of_the_server_change_what_they_name() {
     let text = BASE.replace(
         "item_packets = 60",
@@ -442,8 +471,23 @@ fn every_mistake_of_the_repository_has_its_line_and_says_what_was_expected() {
         ("want = 9", "want = 0", "line 20: want = 0: expected 1 to 20, the items there are"),
         (
             "want = 9",
+            "want = 9\nzipf = -1",
+            "line 21: zipf = -1: expected an exponent from 0 to 10",
+        ),
+        (
+            "want = 9",
+            "zipf = 0.8",
+            "line 20: zipf says which items are wanted more: expected `want`, their number, beside it",
+        ),
+        (
+            "want = 9",
+            "want = 9\nzipf = \"much\"",
+            "line 21: invalid type: string \"much\", expected f64",
+        ),
+        (
+            "want = 9",
             "watn = 9",
-            "line 20: unknown field `watn`, expected one of `name`, `hosts`, `shuffled`, `start`, `every`, `arrivals`, `items`, `want`, `leave_after`, `linger`, `nak_delay_min`",
+            "line 20: unknown field `watn`, expected one of `name`, `hosts`, `shuffled`, `start`, `every`, `arrivals`, `items`, `want`, `zipf`, `leave_after`, `linger`, `nak_delay_min`",
         ),
         (
             "items = [\"item1*\"]",

@@ -127,9 +127,62 @@ impl Impairment {
             let message = format!("loss_burst = {burst} is not a mean run length of at least 1");
             return Err(("loss_burst", message));
         }
+        self.check_states()?;
         if self.queue.holds_nothing() {
             return Err(("queue", "queue = 0 would drop every frame".to_owned()));
         }
         Ok(())
+    }
+
+    /// Checks the shares that are lost in the good and in the bad state.
+    fn check_states(&self) -> Result<(), (&'static str, String)> {
+        for (name, share) in [("loss_good", self.loss_good), ("loss_bad", self.loss_bad)] {
+            let Some(share) = share else { continue };
+            if !(0.0..=1.0).contains(&share) {
+                let message = format!("{name} = {share} is not a probability between 0 and 1");
+                return Err((name, message));
+            }
+            if self.loss_burst.is_none() {
+                let message = format!(
+                    "{name} is of a link with two states: expected `loss_burst`, the mean stay in \
+                     the bad one, beside it"
+                );
+                return Err((name, message));
+            }
+        }
+        let loss = self.loss;
+        match (self.loss_good, self.loss_bad) {
+            (None, None) => return Ok(()),
+            (Some(good), _) if good > loss => {
+                let message =
+                    format!("loss_good = {good}: expected at most the loss in all, loss = {loss}");
+                return Err(("loss_good", message));
+            }
+            (_, Some(bad)) if bad < loss => {
+                let message =
+                    format!("loss_bad = {bad}: expected at least the loss in all, loss = {loss}");
+                return Err(("loss_bad", message));
+            }
+            (Some(good), bad) if good >= bad.unwrap_or(1.0) => {
+                let message = format!("loss_good = {good}: expected less than in the bad state");
+                return Err(("loss_good", message));
+            }
+            (None, Some(0.0)) => {
+                let message = "loss_bad = 0: expected more than in the good state".to_owned();
+                return Err(("loss_bad", message));
+            }
+            _ => {}
+        }
+        match self.two_states() {
+            Some(model) if model.change[0] > 1.0 => {
+                let least = model.change[0] * self.loss_burst.unwrap_or(1.0);
+                let message = format!(
+                    "loss_burst = {}: with so much loss expected at least {least:.2}",
+                    self.loss_burst.unwrap_or(1.0)
+                );
+                Err(("loss_burst", message))
+            }
+            _ => Ok(()),
+        }
     }
 }

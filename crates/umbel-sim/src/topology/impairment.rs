@@ -40,11 +40,16 @@ pub struct Impairment {
     pub delay: Duration,
     /// Each frame's delay is uniform in `delay ± jitter`, never negative.
     pub jitter: Duration,
-    /// Share of frames lost, 0 to 1.
+    /// Share of frames lost in the long run, 0 to 1.
     pub loss: f64,
-    /// Mean length of a run of losses, in frames, at least 1. 1 is independent loss, more is the
-    /// simple Gilbert model (everything is lost in the bad state, nothing in the good).
+    /// Mean stay in the bad state of the Gilbert–Elliott model, in frames, at least 1. Unless the
+    /// two shares below say otherwise everything is lost in the bad state and nothing in the good
+    /// one: it is the mean length of a run of losses, and 1 is independent loss.
     pub loss_burst: Option<f64>,
+    /// Share of frames lost in the good state, 0 to `loss`; default 0.
+    pub loss_good: Option<f64>,
+    /// Share of frames lost in the bad state, `loss` to 1; default 1.
+    pub loss_bad: Option<f64>,
     /// Share of frames held back by `reorder_by`, so that later ones overtake them.
     pub reorder: f64,
     /// Time for which a reordered frame is held back; default half the delay, at least 1 ms.
@@ -60,7 +65,36 @@ pub struct Impairment {
     pub queue: Queue,
 }
 
+/// A model of loss with a good and a bad state, by the shares of frames that change the state or are
+/// lost in it [Elliott, "Estimates of error rates for codes on burst-noise channels", 1963].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TwoStates {
+    /// Probabilities, at each frame, of leaving the good and the bad state.
+    pub(crate) change: [f64; 2],
+    /// Shares lost in the good and in the bad state.
+    pub(crate) loss: [f64; 2],
+}
+
 impl Impairment {
+    /// Returns the model of loss, if losses depend on each other.
+    pub(crate) fn two_states(&self) -> Option<TwoStates> {
+        let burst = self.loss_burst?;
+        if self.loss_good.is_none() && self.loss_bad.is_none() {
+            if burst <= 1.0 || self.loss <= 0.0 || self.loss >= 1.0 {
+                return None;
+            }
+            // More than a whole step in one frame counts as one step.
+            let to_bad = self.loss / (burst * (1.0 - self.loss));
+            return Some(TwoStates { change: [to_bad.min(1.0), 1.0 / burst], loss: [0.0, 1.0] });
+        }
+        let (good, bad) = (self.loss_good.unwrap_or(0.0), self.loss_bad.unwrap_or(1.0));
+        // Share of the frames that meet the bad state.
+        let share = (self.loss - good) / (bad - good);
+        let to_bad = if share < 1.0 { share / (burst * (1.0 - share)) } else { 1.0 };
+        let to_good = if share < 1.0 { 1.0 / burst } else { 0.0 };
+        Some(TwoStates { change: [to_bad, to_good], loss: [good, bad] })
+    }
+
     /// Creates an impairment that changes no frame.
     pub fn none() -> Impairment {
         Impairment::default()
@@ -92,7 +126,8 @@ impl Impairment {
 
     /// Returns whether every frame passes at once and unchanged.
     pub fn is_none(&self) -> bool {
-        *self == Impairment { queue: self.queue, loss_burst: self.loss_burst, ..Impairment::none() }
+        let Impairment { loss_burst, loss_good, loss_bad, queue, .. } = *self;
+        *self == Impairment { loss_burst, loss_good, loss_bad, queue, ..Impairment::none() }
     }
 }
 
@@ -125,6 +160,12 @@ impl fmt::Display for Impairment {
         }
         if let Some(burst) = self.loss_burst.filter(|_| self.loss > 0.0) {
             parts.push(format!("in bursts of {burst}"));
+            for (state, share) in [("good", self.loss_good), ("bad", self.loss_bad)] {
+                if let Some(share) = share {
+                    let percent = (share * 1e6).round() / 1e4;
+                    parts.push(format!("loss {percent}% in the {state} state"));
+                }
+            }
         }
         if parts.is_empty() { f.write_str("none") } else { f.write_str(&parts.join(", ")) }
     }
@@ -143,6 +184,15 @@ mod tests {
         assert_eq!(
             impairment.to_string(),
             "rate 10.0 Mbit/s, queue 100 packets, delay 20ms, loss 5%"
+        );
+        let states = (Some(0.01), Some(0.5));
+        let (loss_good, loss_bad) = states;
+        let bursts =
+            Impairment { loss_burst: Some(4.0), loss_good, loss_bad, ..Impairment::none() };
+        assert!(bursts.is_none());
+        assert_eq!(
+            bursts.loss(0.05).to_string(),
+            "loss 5%, in bursts of 4, loss 1% in the good state, loss 50% in the bad state"
         );
     }
 }

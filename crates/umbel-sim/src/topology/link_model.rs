@@ -11,6 +11,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::Instant;
 
+use super::impairment::TwoStates;
 use super::{Impairment, Queue};
 use crate::random::uniform;
 
@@ -69,7 +70,7 @@ pub struct LinkModel {
     waiting_bytes: u64,
     /// Latest arrival so far of a frame that keeps its order.
     last_arrival: Instant,
-    /// Whether the link is in the state of the Gilbert model that loses everything.
+    /// Whether the link is in the bad state of the Gilbert–Elliott model.
     in_burst: bool,
 }
 
@@ -130,16 +131,13 @@ impl LinkModel {
     }
 
     fn is_lost(&mut self) -> bool {
-        let loss = self.impairment.loss;
-        let Some(burst) = self.impairment.loss_burst.filter(|&b| b > 1.0 && loss < 1.0) else {
-            return self.happens(loss);
+        let Some(TwoStates { change, loss }) = self.impairment.two_states() else {
+            return self.happens(self.impairment.loss);
         };
-        // The mean stay in the bad state is `burst` frames, and its stationary share is `loss`.
-        let change = if self.in_burst { 1.0 / burst } else { loss / (burst * (1.0 - loss)) };
-        if self.happens(change) {
+        if self.happens(change[usize::from(self.in_burst)]) {
             self.in_burst = !self.in_burst;
         }
-        self.in_burst
+        self.happens(loss[usize::from(self.in_burst)])
     }
 
     /// Returns the time when the frame has been sent; `None` if the queue has no room for it.

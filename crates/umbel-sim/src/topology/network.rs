@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use umbel_engine::Instant;
 
+use super::impairment::TwoStates;
 use super::{Impairment, LinkSpec, Mistake, NodeKind, Queue, Topology};
 use crate::link::{self, Loss};
 use crate::network::{LinkId, Network, NodeId};
@@ -86,15 +87,11 @@ impl Impairment {
 
     fn loss_model(&self) -> Loss {
         let Impairment { loss, corrupt, .. } = *self;
-        match self.loss_burst.filter(|&burst| burst > 1.0 && loss > 0.0 && loss < 1.0) {
-            Some(burst) => match Loss::bursts(loss, burst) {
-                Loss::GilbertElliott { good_to_bad, bad_to_good, loss_bad, .. } => {
-                    // More than a whole step in one packet counts as one step.
-                    let good_to_bad = good_to_bad.min(1.0);
-                    Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good: corrupt, loss_bad }
-                }
-                other => other,
-            },
+        match self.two_states() {
+            Some(TwoStates { change: [good_to_bad, bad_to_good], loss }) => {
+                let [loss_good, loss_bad] = loss.map(|loss| 1.0 - (1.0 - loss) * (1.0 - corrupt));
+                Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad }
+            }
             None if loss == 0.0 && corrupt == 0.0 => Loss::None,
             None => Loss::Bernoulli(1.0 - (1.0 - loss) * (1.0 - corrupt)),
         }
@@ -220,6 +217,35 @@ mod tests {
                 let run = lost[world] as f64 / runs[world] as f64;
                 let expected = burst.unwrap_or(1.0 / (1.0 - loss));
                 assert!((run / expected - 1.0).abs() < 0.05, "runs of {run}, not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_states_lose_their_shares_and_stay_as_long_as_they_should() {
+        const FRAMES: usize = 400_000;
+        let impairment = Impairment {
+            loss_burst: Some(8.0),
+            loss_good: Some(0.02),
+            loss_bad: Some(0.52),
+            ..Impairment::none().loss(0.12)
+        };
+        let (mut lab, mut simulator) = (LinkModel::new(impairment, 1), line(impairment));
+        let at = |n: usize| Instant::from_nanos(n as u64 * 1_000);
+        let in_lab = (0..FRAMES).map(|n| matches!(lab.offer(at(n), 1_000), Verdict::Drop(_)));
+        let simulated = (0..FRAMES).map(|_| !simulator.passes(crate::Kind::Data, crate::FlowId(0)));
+        let worlds: [Vec<bool>; 2] = [in_lab.collect(), simulated.collect()];
+        for losses in worlds {
+            let lost = |n: usize| f64::from(u8::from(losses[n]));
+            let mean = (0..FRAMES).map(lost).sum::<f64>() / FRAMES as f64;
+            assert!((mean - 0.12).abs() < 0.006, "{mean}");
+            // A fifth is lost in the bad state: the covariance of losses `lag` apart is that of the
+            // states, 0.2 · 0.8 · (1 - 1/8 - 1/32)^lag, times the square of 0.52 - 0.02.
+            for lag in [1_usize, 5] {
+                let products = (lag..FRAMES).map(|n| (lost(n) - mean) * (lost(n - lag) - mean));
+                let found = products.sum::<f64>() / (FRAMES - lag) as f64;
+                let expected = 0.04 * (1.0 - 1.0 / 8.0 - 1.0 / 32.0_f64).powi(lag as i32);
+                assert!((found / expected - 1.0).abs() < 0.1, "lag {lag}: {found}, not {expected}");
             }
         }
     }

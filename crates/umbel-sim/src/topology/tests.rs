@@ -104,6 +104,31 @@ fn every_mistake_is_one_line_with_its_place() {
             link("loss_burst = 0.5"),
             "line 10: link a–b: loss_burst = 0.5 is not a mean run length of at least 1",
         ),
+        (
+            link("loss = 0.1\nloss_bad = 0.5"),
+            "line 11: link a–b: loss_bad is of a link with two states: expected `loss_burst`, the \
+             mean stay in the bad one, beside it",
+        ),
+        (
+            link("loss = 0.1\nloss_burst = 4\nloss_good = \"20%\""),
+            "line 12: link a–b: loss_good = 0.2: expected at most the loss in all, loss = 0.1",
+        ),
+        (
+            link("loss = 0.1\nloss_burst = 4\nloss_bad = 0.05"),
+            "line 12: link a–b: loss_bad = 0.05: expected at least the loss in all, loss = 0.1",
+        ),
+        (
+            link("loss = 0.1\nloss_burst = 4\nloss_bad = 1.5"),
+            "line 12: link a–b: loss_bad = 1.5 is not a probability between 0 and 1",
+        ),
+        (
+            link("loss = 0.1\nloss_burst = 4\nloss_good = 0.1\nloss_bad = 0.1"),
+            "line 12: link a–b: loss_good = 0.1: expected less than in the bad state",
+        ),
+        (
+            link("loss = 0.4\nloss_burst = 2\nloss_bad = 0.5"),
+            "line 11: link a–b: loss_burst = 2: with so much loss expected at least 4.00",
+        ),
         (link("mtu = 10"), "line 10: link a–b: mtu = 10 is not between 1280 and 65535"),
         (
             node("[[link]]\na = \"a\"\nb = \"a\""),
@@ -113,7 +138,8 @@ fn every_mistake_is_one_line_with_its_place() {
             link("los = 0.1"),
             "line 10: unknown field `los`, expected one of `a`, `b`, `a_to_b`, `b_to_a`, `mtu`, \
              `offload`, `emulated`, `a_addresses`, `b_addresses`, `rate`, `delay`, `jitter`, \
-             `loss`, `loss_burst`, `reorder`, `reorder_by`, `duplicate`, `corrupt`, \
+             `loss`, `loss_burst`, `loss_good`, `loss_bad`, `reorder`, `reorder_by`, \
+             `duplicate`, `corrupt`, \
              `corrupt_silently`, `queue`",
         ),
         (

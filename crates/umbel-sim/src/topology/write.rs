@@ -92,6 +92,11 @@ fn settings(impairment: &Impairment) -> Vec<(&'static str, String)> {
     if let Some(burst) = impairment.loss_burst {
         all.push(("loss_burst", format!("{burst:?}")));
     }
+    for (key, share) in [("loss_good", impairment.loss_good), ("loss_bad", impairment.loss_bad)] {
+        if let Some(share) = share {
+            all.push((key, share.to_string()));
+        }
+    }
     if let Some(time) = impairment.reorder_by {
         all.push(("reorder_by", quoted(&time_text(time))));
     }
@@ -134,13 +139,18 @@ mod tests {
             loss in 0.0..=1.0_f64, loss_burst in proptest::option::of(1.0..20.0_f64),
             reorder in 0.0..=1.0_f64, hold in proptest::option::of(0_u64..1_000_000),
             duplicate in 0.0..=1.0_f64, corrupt in 0.0..=1.0_f64,
-            packets: bool, limit in 1_u32..10_000,
+            packets: bool, limit in 1_u32..10_000, states in proptest::option::of(0.0..=1.0_f64),
         ) -> Impairment {
+            // Long stays in the bad state go with every share of it that is not nearly all.
+            let has_states = loss_burst.is_some_and(|burst| burst > 10.0) && loss < 0.5
+                && states.is_some_and(|share| share > 0.1);
             Impairment {
                 rate: rate.and_then(Rate::from_bits_per_s),
                 delay: Duration::from_nanos(delay),
                 jitter: Duration::from_nanos(jitter),
                 loss, loss_burst, reorder, duplicate, corrupt,
+                loss_good: states.filter(|_| has_states).map(|share| share * loss),
+                loss_bad: states.filter(|_| has_states).map(|share| share + (1.0 - share) * loss),
                 reorder_by: hold.map(Duration::from_nanos),
                 corrupt_silently: corrupt / 2.0,
                 queue: if packets {

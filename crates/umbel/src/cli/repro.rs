@@ -33,6 +33,7 @@ use super::output::{Meter, Output};
   umbel repro repository --out out/ --duration 24h --warm-up 0 --figure 8
   umbel repro lms --out out/ --seeds 10              10 graphs with 10 placements, as the paper has
   umbel repro tmtp --out out/ --figure 6             TMTP beside WIN_BASEP and BURST_BASEP
+  umbel repro lms --out out/ --figure sensitivity    which numbers hinge on chosen values
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
   umbel repro all --out out/                         all five, in folders; open out/index.html
@@ -110,14 +111,16 @@ impl Common {
 }
 
 /// Files of runs, without `.csv`.
-const KINDS: [&str; 2] = ["runs", "beyond-runs"];
+const KINDS: [&str; 3] = ["runs", "beyond-runs", "sensitivity-runs"];
 
 #[derive(Debug, clap::Args)]
 struct RepositoryArgs {
     #[command(flatten)]
     common: Common,
     /// Only this part: a figure from 3 to 11, auto (against every scheme set by hand), readings
-    /// (results of other choices) or example (of §2.2); may be given several times
+    /// (results of other choices), example (of §2.2) or, which only runs if it is named,
+    /// sensitivity (which numbers hinge on choices: about twice the figures' time); may be given
+    /// several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
     /// Measure clients that come before this simulated time: 7000 (seconds), 90min, 6h; the paper's

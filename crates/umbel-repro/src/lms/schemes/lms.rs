@@ -8,14 +8,14 @@ use umbel_sim::random::{Purpose, below, node_seed, stream};
 use umbel_sim::{Instant, Simulation, channel};
 use umbel_wire::Tsi;
 
-use super::{Scheme, UNIT_LEN};
+use super::{Scheme, Tuning, UNIT_LEN};
 use crate::lms::scenario::{GROUP, Scenario};
 
 /// Weight of loss in the cost of dynamic repliers: a loss of 2 % counts like twice the distance.
 const LOSS_WEIGHT: f64 = 50.0;
 
 pub(super) fn install(
-    scheme: Scheme,
+    (scheme, tuning): (Scheme, Tuning),
     simulation: &mut Simulation,
     scenario: &Scenario,
     sends: impl Iterator<Item = Instant>,
@@ -58,7 +58,8 @@ pub(super) fn install(
             continue;
         }
         let hook = router(node, seed, |config| {
-            config.source_as_replier = scenario.source_is_root || is_partial;
+            config.source_as_replier =
+                scenario.source_is_root || is_partial || tuning.source_as_replier;
             if scheme != Scheme::LmsDynamic {
                 config.stickiness = 0.0;
             }

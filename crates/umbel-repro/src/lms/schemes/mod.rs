@@ -78,6 +78,23 @@ impl Scheme {
     }
 }
 
+/// Values that the paper does not give, and that were chosen here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tuning {
+    /// Whether a source that is attached to a router is the replier of its links, also in graphs
+    /// other than binary trees [LMS §II-C].
+    pub(crate) source_as_replier: bool,
+    /// D1 and D2 of SRM's repair timer, in percent.
+    pub(crate) repair_timer_percent: u32,
+}
+
+impl Default for Tuning {
+    /// Returns what the report has.
+    fn default() -> Tuning {
+        Tuning { source_as_replier: false, repair_timer_percent: 100 }
+    }
+}
+
 /// Length of a data unit in bytes.
 const UNIT_LEN: usize = 1000;
 
@@ -90,12 +107,24 @@ pub(crate) fn install(
     sends: impl Iterator<Item = Instant>,
     seed: u64,
 ) {
+    install_tuned(scheme, Tuning::default(), simulation, scenario, sends, seed);
+}
+
+/// Installs the scheme's programs like [`install`], with other values in the place of chosen ones.
+pub(super) fn install_tuned(
+    scheme: Scheme,
+    tuning: Tuning,
+    simulation: &mut Simulation,
+    scenario: &Scenario,
+    sends: impl Iterator<Item = Instant>,
+    seed: u64,
+) {
     match scheme {
         Scheme::Lms | Scheme::LmsDynamic | Scheme::LmsPartial(_) => {
-            lms::install(scheme, simulation, scenario, sends, seed);
+            lms::install((scheme, tuning), simulation, scenario, sends, seed);
         }
         Scheme::Srm | Scheme::SrmAdaptive | Scheme::SrmLarge => {
-            srm::install(scheme, simulation, scenario, sends, seed);
+            srm::install((scheme, tuning), simulation, scenario, sends, seed);
         }
         Scheme::Pgm => pgm::install(simulation, scenario, sends, Duration::ZERO, seed),
         Scheme::PgmWaiting => {

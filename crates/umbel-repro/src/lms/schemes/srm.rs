@@ -6,7 +6,7 @@ use umbel_engine::srm::Config;
 use umbel_sim::srm::{self, Participant};
 use umbel_sim::{Instant, Simulation};
 
-use super::{Scheme, UNIT_LEN};
+use super::{Scheme, Tuning, UNIT_LEN};
 use crate::lms::scenario::{GROUP, Scenario};
 
 /// D1 and D2 of the repair timer. The paper names no timers; these are the defaults of the ns-2
@@ -14,7 +14,7 @@ use crate::lms::scenario::{GROUP, Scenario};
 const REPAIR_TIMER: (f64, f64) = (1.0, 1.0);
 
 pub(super) fn install(
-    scheme: Scheme,
+    (scheme, tuning): (Scheme, Tuning),
     simulation: &mut Simulation,
     scenario: &Scenario,
     sends: impl Iterator<Item = Instant>,
@@ -28,7 +28,8 @@ pub(super) fn install(
     }
     let config = |node| {
         let mut config: Config = srm::config(node, GROUP);
-        config.repair_timer = Some(REPAIR_TIMER);
+        let times = f64::from(tuning.repair_timer_percent) / 100.0;
+        config.repair_timer = Some((REPAIR_TIMER.0 * times, REPAIR_TIMER.1 * times));
         config.adaptive = scheme == Scheme::SrmAdaptive;
         // In the paper only the next packet reveals a loss.
         config.session.heartbeat = None;

@@ -69,6 +69,9 @@ pub struct ClientGroup {
     pub items: Vec<u32>,
     /// Number of these items that each client wants, chosen at random; `None` is all.
     pub want: Option<usize>,
+    /// Exponent s of Zipf's law, by which the k-th of these items is wanted in proportion to
+    /// 1/k^s; `None` is equal demand.
+    pub zipf: Option<f64>,
     /// Time after its arrival when each client leaves, done or not.
     pub leave_after: Option<Duration>,
     /// Parameters of each client, except its seed.
@@ -153,6 +156,7 @@ struct ClientEntry {
     arrivals: Option<Spanned<ArrivalsEntry>>,
     items: Option<Vec<Spanned<String>>>,
     want: Option<Spanned<usize>>,
+    zipf: Option<Spanned<f64>>,
     leave_after: Option<Written<Time>>,
     linger: Option<Written<Time>>,
     nak_delay_min: Option<Written<Time>>,
@@ -171,6 +175,8 @@ const MIN_MTU: u16 = 576;
 const MOST_ITEMS: usize = 5_000_000;
 /// Limit on the items that all clients of a group want together, chosen at random.
 const MOST_WANTS: usize = 100_000_000;
+/// Greatest exponent of the items' popularity, with which nearly all want the first ones.
+const MOST_ZIPF: f64 = 10.0;
 /// Number of the data channel's group, and of its session.
 const GROUP: u32 = 1;
 
@@ -427,6 +433,7 @@ impl Clients<'_> {
                 format!("{count} clients want {want} items each: at most {MOST_WANTS} fit");
             return Err(self.text.mistake(span, message));
         }
+        let zipf = self.popularity(&entry, hosts.len(), items.len())?;
         let start = entry.start.as_ref().map_or(Duration::ZERO, |start| start.get_ref().0.0);
         if let Some(start) = &entry.start
             && start.get_ref().0.0 >= self.end
@@ -444,6 +451,7 @@ impl Clients<'_> {
             arrivals,
             items,
             want: entry.want.map(Spanned::into_inner),
+            zipf,
             leave_after: entry.leave_after.map(|time| time.0.0),
             config: ReceiverConfig {
                 linger: time(entry.linger, default.linger),
@@ -469,6 +477,28 @@ impl Clients<'_> {
                 Err(self.text.mistake(span, "`every`, the time between two clients, is missing"))
             }
         }
+    }
+
+    /// Returns the exponent of the items' popularity.
+    fn popularity(
+        &self,
+        entry: &ClientEntry,
+        clients: usize,
+        items: usize,
+    ) -> Result<Option<f64>, Mistake> {
+        let Some(zipf) = &entry.zipf else { return Ok(None) };
+        let exponent = *zipf.get_ref();
+        let message = if !(0.0..=MOST_ZIPF).contains(&exponent) {
+            format!("zipf = {exponent}: expected an exponent from 0 to {MOST_ZIPF}")
+        } else if entry.want.is_none() {
+            "zipf says which items are wanted more: expected `want`, their number, beside it"
+                .to_owned()
+        } else if clients.saturating_mul(items) > MOST_WANTS {
+            format!("{clients} clients choose from {items} items: at most {MOST_WANTS} fit")
+        } else {
+            return Ok(Some(exponent));
+        };
+        Err(self.text.mistake(zipf.span(), message))
     }
 
     /// Returns the positions of the items that match, and checks the number of wanted items.

@@ -52,7 +52,10 @@ impl ClientGroup {
         let mut arrivals = Vec::with_capacity(hosts.len());
         for node in hosts {
             let items = match self.want {
-                Some(want) if want < self.items.len() => self.choose(want, node, seed),
+                Some(want) if want < self.items.len() => match self.zipf {
+                    Some(exponent) => self.choose_popular(want, exponent, node, seed),
+                    None => self.choose(want, node, seed),
+                },
                 _ => everything.clone(),
             };
             arrivals.push(Arrival { group: index, node, at, items });
@@ -78,5 +81,24 @@ impl ClientGroup {
             }
         }
         chosen.into_iter().collect()
+    }
+
+    /// Returns `want` items, chosen one after the other, each in proportion to its popularity among
+    /// those that are left [Efraimidis and Spirakis, "Weighted random sampling with a reservoir",
+    /// 2006]. The first item is the most popular one.
+    fn choose_popular(&self, want: usize, exponent: f64, node: NodeId, seed: u64) -> Arc<[u32]> {
+        let mut random = stream(seed, Purpose::Workload, u64::from(node.0));
+        // The first of independent exponential times is that of an item with a probability in
+        // proportion to its rate, and so is each further one among those left.
+        let mut times: Vec<(f64, u32)> = (self.items.iter().zip(1..))
+            .map(|(&item, rank)| (exponential(&mut random, f64::from(rank).powf(exponent)), item))
+            .collect();
+        if want > 0 && want < times.len() {
+            times.select_nth_unstable_by(want - 1, |a, b| a.0.total_cmp(&b.0));
+            times.truncate(want);
+        }
+        let mut chosen: Vec<u32> = times.into_iter().map(|(_, item)| item).collect();
+        chosen.sort_unstable();
+        chosen.into()
     }
 }

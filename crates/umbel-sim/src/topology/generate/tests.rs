@@ -308,8 +308,8 @@ fn every_mistake_names_what_is_wrong() {
             "star",
             &["receivers=3", "access.up.los=0.1"],
             "`access.up.los=0.1`: unknown field `los`, expected one of `rate`, `delay`, `jitter`, \
-             `loss`, `loss_burst`, `reorder`, `reorder_by`, `duplicate`, `corrupt`, \
-             `corrupt_silently`, `queue`",
+             `loss`, `loss_burst`, `loss_good`, `loss_bad`, `reorder`, `reorder_by`, `duplicate`, \
+             `corrupt`, `corrupt_silently`, `queue`",
         ),
         (
             "star",

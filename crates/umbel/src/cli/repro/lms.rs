@@ -14,9 +14,9 @@ pub(super) struct LmsArgs {
     #[command(flatten)]
     common: Common,
     /// Only this part: a figure from 11 to 16, beyond (results that the paper does not have),
-    /// delays (each scheme with both kinds of delays, beside other measurements) or crowd (SRM with
-    /// 10,000 receivers, only if named: minutes of processor time a seed); may be given several
-    /// times
+    /// delays (each scheme with both kinds of delays, beside other measurements) or, which only run
+    /// if they are named, crowd (SRM with 10,000 receivers: minutes of processor time a seed) and
+    /// sensitivity (which numbers hinge on chosen values); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
     /// Delays of links between routers: by their length on a plane, or all the same

@@ -13,8 +13,9 @@ pub(super) struct TmtpArgs {
     #[command(flatten)]
     common: Common,
     /// Only this part: figure 6 or 7, retransmissions (of 30 packets, with several losses) or
-    /// beyond (groups of up to 1,000, and SRM and LMS beside TMTP) or crowd (groups of 10,000, only
-    /// if named: some eight minutes of processor time with 5 seeds); may be given several times
+    /// beyond (groups of up to 1,000, and SRM and LMS beside TMTP) or, which only run if they are
+    /// named, crowd (groups of 10,000: a quarter of an hour of processor time with 5 seeds) and
+    /// sensitivity (which numbers hinge on chosen or fitted values); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }

@@ -38,9 +38,9 @@ Generators, and what each takes:
     for (name, about, keys) in known() {
         let _ = writeln!(text, "  {name:<13} {about}\n  {:<13} {}", "", keys.join(", "));
     }
-    text += "\nlink, source_link and access take rate, delay, jitter, loss, loss_burst and queue, \
-             as in `access.delay=2ms`;\nsource_link and access also up and down, for one \
-             direction: `access.down.loss=1%`.";
+    text += "\nlink, source_link and access take rate, delay, jitter, loss, loss_burst, loss_good, \
+             loss_bad\nand queue, as in `access.delay=2ms`; source_link and access also up and \
+             down, for one direction:\n`access.down.loss=1%`.";
     text
 }
 
