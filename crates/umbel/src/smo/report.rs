@@ -36,6 +36,12 @@ pub struct Report {
     /// The streams that have receivers, the one first whose slowest permits least.
     #[serde(default)]
     pub by_stream: Vec<Group>,
+    /// Where acknowledgements are dropped that tell nothing new, or why none are.
+    #[serde(default)]
+    pub ack_filter: String,
+    /// Number of those that were dropped.
+    #[serde(default)]
+    pub filtered: u64,
     /// Input discarded, by reason.
     pub drops: String,
     /// What keeps segments from leaving, if anything does.
