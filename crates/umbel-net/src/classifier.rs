@@ -112,25 +112,35 @@ impl Classifier {
     }
 }
 
-/// Finds the system's error among the causes of one of `aya`.
-fn refused(error: &(dyn std::error::Error + 'static)) -> ClassifierError {
-    let mut words = error.to_string();
+/// Returns the number of the system's error among the causes of one of `aya`, and its words.
+fn system(error: &(dyn std::error::Error + 'static)) -> Option<(Option<i32>, String)> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(system) = error.downcast_ref::<io::Error>() {
+            return Some((system.raw_os_error(), system.to_string()));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// Returns the system's error among the causes of one of `aya`.
+pub(crate) fn cause(error: &(dyn std::error::Error + 'static)) -> Option<Errno> {
+    Some(Errno::from_raw(system(error)?.0?))
+}
+
+/// Says why the kernel does not take a program.
+pub(crate) fn refused(error: &(dyn std::error::Error + 'static)) -> ClassifierError {
     // The verifier refuses in words, and with the error for what is not permitted.
     if let Some(ProgramError::LoadError { verifier_log, .. }) = error.downcast_ref()
         && let Some(last) = verifier_log.to_string().lines().rev().nth(1)
     {
         return ClassifierError::Refused(last.to_owned());
     }
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(system) = error.downcast_ref::<io::Error>() {
-            match system.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EPERM | Errno::EACCES) => return ClassifierError::NotPermitted,
-                _ => words = system.to_string(),
-            }
-        }
-        cause = error.source();
+    if let Some(Errno::EPERM | Errno::EACCES) = cause(error) {
+        return ClassifierError::NotPermitted;
     }
+    let words = system(error).map_or_else(|| error.to_string(), |(_, words)| words);
     // The verifier's words would be pages.
     ClassifierError::Refused(words.lines().next().unwrap_or_default().to_owned())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_wire::Channel;
 
+use super::ack_filter::AckFilterChange;
 use crate::Instant;
 use crate::units::Rate;
 
@@ -212,6 +213,9 @@ pub enum SourceEvent {
         /// of a master, so that a sender that wakes late fills half of a window at least.
         burst: Duration,
     },
+    /// Other acknowledgements than before can be dropped on their way. Only with
+    /// [`SourceConfig::acks_per_window`](super::SourceConfig::acks_per_window).
+    AckFilter(AckFilterChange),
 }
 
 /// State of a connection [RFC 9293 §3.3.2]. Connections in `SynReceived` and `TimeWait` are no

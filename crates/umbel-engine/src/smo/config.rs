@@ -1,5 +1,6 @@
 //! Every constant of the protocol, as a default that experiments can sweep.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use umbel_wire::Channel;
@@ -134,6 +135,10 @@ pub struct SourceConfig {
     /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with a
     /// window of more than 16 segments has it more rarely. Default 256, or 16 windows.
     pub skip_every: u32,
+    /// Acknowledgements of a window that each child is heard with at least. Others can be dropped on
+    /// their way ([`AckFilter`](super::AckFilter)), where nothing is missing; in real-time mode none
+    /// are. Default `None`: all are wanted.
+    pub acks_per_window: Option<NonZeroU32>,
     /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
     /// `None`.
     pub real_time: Option<Duration>,
@@ -181,6 +186,7 @@ impl SourceConfig {
             threshold: 0.05,
             gather: (Duration::from_millis(1), Duration::from_millis(20)),
             skip_every: 256,
+            acks_per_window: None,
             real_time: None,
             removal: RemovalRules::default(),
             children: 10_000,

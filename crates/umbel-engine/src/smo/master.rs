@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use umbel_wire::Channel;
 
+use super::ack_filter::Front;
 use super::api::MasterId;
 use super::buffer::Buffer;
 use super::config::{Fairness, Release, RttChoice, SourceConfig};
@@ -110,6 +111,7 @@ pub(super) struct Master {
     survey: Survey,
     /// Last pace told.
     pace: Option<f64>,
+    front: Front,
 }
 
 /// What is computed over all children, now and then.
@@ -148,6 +150,7 @@ impl Master {
             surveyed: Instant::EPOCH,
             survey: Survey::default(),
             pace: None,
+            front: Front::default(),
         }
     }
 
@@ -421,6 +424,12 @@ impl Master {
         }
         self.pace = Some(bits);
         Rate::from_bits_per_s(bits as u64)
+    }
+
+    /// Returns the position from which on acknowledgements are wanted from everyone, if that is to be
+    /// told.
+    pub(super) fn new_front(&mut self, mss: u16) -> Option<u64> {
+        self.front.advance(self.nxt, mss)
     }
 
     /// Returns the last pace in bits a second.

@@ -146,6 +146,7 @@
 //! what anyone sends. `umbel-net/tests/smo.rs` has the TCP of kernels as receivers. The bench
 //! `smo_acks` counts acknowledgements a second.
 
+mod ack_filter;
 mod api;
 mod buffer;
 mod child;
@@ -172,6 +173,7 @@ mod tests;
 mod tournament;
 mod view;
 
+pub use ack_filter::{AckFilter, AckFilterChange, AckRule};
 pub use api::{
     ChildId, ChildReport, CloseReason, MasterId, MasterReport, SourceCommand, SourceCommandError,
     SourceEvent, SourceStats, State, Stream, Traffic,

@@ -32,6 +32,7 @@
 //!   ticks of their clock. Round trips grow by that.
 //! - Fragments are not reassembled. IPv6 extension headers are not looked into.
 
+pub mod ack_filter;
 pub(crate) mod filter;
 pub(crate) mod frame;
 mod guard;

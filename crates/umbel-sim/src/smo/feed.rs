@@ -203,7 +203,8 @@ impl Host<Source> for Feed {
             }
             SourceEvent::ReceivedEnd { .. }
             | SourceEvent::Closed { .. }
-            | SourceEvent::Pace { .. } => {}
+            | SourceEvent::Pace { .. }
+            | SourceEvent::AckFilter(_) => {}
         }
     }
 

@@ -30,6 +30,7 @@ use umbel_engine::units::Rate;
 use umbel_wire::Channel;
 
 use super::report;
+use super::serve::acks::Acks;
 use super::serve::{HEADER, Place, ServeOptions};
 use crate::endpoint::{Wiring, generator};
 
@@ -66,7 +67,7 @@ impl SmoListener {
     ///
     /// One line that says why it cannot, and what to do.
     pub fn bind(options: &ServeOptions) -> anyhow::Result<SmoListener> {
-        let Place { listen, channel, port, .. } = Place::open(options)?;
+        let Place { listen, channel, port, acks, .. } = Place::open(options)?;
         let wiring = Wiring::new()?;
         let mailbox = wiring.mailbox().clone();
         let mss = options.mss(&port);
@@ -75,6 +76,7 @@ impl SmoListener {
             channel,
             join: Join::Asked,
             mss,
+            acks_per_window: acks.per_window(),
             ..options.config.clone()
         };
         let engine = Source::new(config, generator()?);
@@ -87,6 +89,7 @@ impl SmoListener {
             children: BTreeMap::new(),
             members: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            acks,
         };
         let driver = wiring.driver(engine, host).port(port);
         let driver = driver.pace(RateClass::Data, options.rate, usize::from(mss) + HEADER);
@@ -322,6 +325,7 @@ struct ListenHost {
     children: BTreeMap<ChildId, mpsc::UnboundedSender<io::Result<Bytes>>>,
     members: BTreeMap<MasterId, BTreeSet<ChildId>>,
     waiting: BTreeMap<Stream, Waiting>,
+    acks: Acks,
 }
 
 type Machine<'a> = dyn Io<Source> + 'a;
@@ -421,6 +425,7 @@ impl Host<Source> for ListenHost {
                 io.set_burst(RateClass::Data, burst);
                 io.set_pace(RateClass::Data, Some(rate));
             }
+            SourceEvent::AckFilter(change) => self.acks.apply(change),
         }
     }
 

@@ -37,6 +37,12 @@ pub struct Report {
     /// The streams that have receivers, the one first whose slowest permits least.
     #[serde(default)]
     pub by_stream: Vec<Group>,
+    /// Where acknowledgements are dropped that tell nothing new, or why none are.
+    #[serde(default)]
+    pub ack_filter: String,
+    /// Number of those that were dropped.
+    #[serde(default)]
+    pub filtered: u64,
     /// Input discarded, by reason.
     pub drops: String,
     /// Reason why segments cannot leave, if they cannot.

@@ -23,6 +23,7 @@ mod send;
 mod send_bad;
 mod sim;
 mod smo;
+mod smo_acks;
 mod smo_capture;
 mod smo_relay;
 mod smo_routed;

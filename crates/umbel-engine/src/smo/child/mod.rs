@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use umbel_wire::tcp::{Head, Seq};
 
+use super::ack_filter::Told;
 use super::api::{ChildId, State, Traffic};
 use super::buffer::Buffer;
 use super::config::SourceConfig;
@@ -92,7 +93,7 @@ pub(super) struct Child {
     timed: Option<Timed>,
     /// Whether the recovery began with a probe, so that it is not known yet whether anything was
     /// lost.
-    is_probing: bool,
+    pub(super) is_probing: bool,
     /// Retransmissions that wait in the master.
     pub(super) wanted: usize,
 
@@ -103,6 +104,9 @@ pub(super) struct Child {
     pub(super) heard_at: Instant,
     pub(super) keep_alive_probes: u32,
     challenged: Instant,
+
+    /// Which of its acknowledgements are wanted, as it was told.
+    pub(super) told: Told,
 
     pub(super) inbox: Inbox,
     /// Whether it finished before the source did.
@@ -174,6 +178,7 @@ impl Child {
             heard_at: now,
             keep_alive_probes: 0,
             challenged: Instant::EPOCH,
+            told: Told::default(),
             inbox: Inbox::new(opening.irs.plus(1)),
             finished_first: false,
             fin_acked: None,

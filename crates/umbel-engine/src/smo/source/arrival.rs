@@ -18,6 +18,7 @@ impl Source {
         let window = i32::from(self.config.receive_buffer);
         let child = self.at(slot);
         let offset = head.seq.since(child.inbox.next());
+        child.told.on_segment(head, segment.len(), child.inbox.next());
         if head.flags.has(Flags::RST) {
             return self.on_reset(now, slot, offset, window);
         }

@@ -54,10 +54,13 @@ impl Source {
             return Err(Error::InUse(id));
         }
         let master = Some(Master::new(id, channel, &self.config));
-        match self.masters.iter().position(Option::is_none) {
-            Some(place) => self.masters[place] = master,
+        let place = self.masters.iter().position(Option::is_none).unwrap_or(self.masters.len());
+        match self.masters.get_mut(place) {
+            Some(free) => *free = master,
             None => self.masters.push(master),
         }
+        // Another stream may have been there.
+        self.tell_wanted(place as u32);
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use std::ops::Range;
 use rand_core::Rng;
 use umbel_wire::tcp::{Flags, Head, Segment, Seq};
 
+use super::ack_filter::AckFilterChange;
 use super::api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
     SourceStats, Stream,
@@ -95,7 +96,7 @@ impl Source {
         let base = Seq(config.base.unwrap_or_else(|| random.next_u32()));
         let first = Master::new(MasterId::FIRST, config.channel, &config);
         let masters = if config.join == Join::AtOnce { vec![Some(first)] } else { Vec::new() };
-        Source {
+        let mut source = Source {
             half_open: HalfOpen::new(config.half_open, config.initial_rto),
             time_wait: TimeWait::new(config.children, config.time_wait),
             config,
@@ -120,7 +121,11 @@ impl Source {
             stats: SourceStats::default(),
             drops: Drops::default(),
             head: Vec::new(),
+        };
+        if !source.masters.is_empty() {
+            source.tell_wanted(0);
         }
+        source
     }
 
     /// Returns the source's counters.
@@ -275,6 +280,19 @@ impl Source {
         if !self.at(slot).board.is_clean() {
             self.plan_repairs(now, slot);
         }
+        self.tell_ack_rule(slot);
+    }
+
+    /// Tells which acknowledgements of a child are wanted, if that has changed.
+    fn tell_ack_rule(&mut self, slot: u32) {
+        let Source { children, masters, config, base, events, .. } = self;
+        // It may have been removed.
+        let Some(child) = children.get_mut(slot).filter(|_| config.acks_per_window.is_some())
+        else {
+            return;
+        };
+        let view = View::of(child, masters);
+        events.extend(child.ack_rule(*base, &view, config).map(SourceEvent::AckFilter));
     }
 
     /// Hands the next retransmissions of a child to its master, or queues the child.
@@ -411,7 +429,11 @@ impl Source {
     fn forget(&mut self, slot: u32) {
         self.leave_master(slot);
         // An entry in the queue of those that are ready stays, and is passed over.
-        let Some(child) = self.children.remove(slot) else { return };
+        let Some(mut child) = self.children.remove(slot) else { return };
+        if child.told.clear() {
+            let change = AckFilterChange::Clear { peer: child.peer };
+            self.events.push_back(SourceEvent::AckFilter(change));
+        }
         self.peers.remove(&child.peer);
         self.ids.remove(&child.id);
         self.alarms.put(slot as usize, None);

@@ -11,6 +11,7 @@ use rand_core::Rng as _;
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 
 use super::{ROOM_SHARE, Source};
+use crate::smo::ack_filter::AckFilterChange;
 use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
@@ -419,6 +420,20 @@ impl Source {
             master.log.push(run.end, now);
         }
         self.on_multicast(now, place);
+        self.tell_wanted(place);
+    }
+
+    /// Tells that acknowledgements of the last segments are wanted from everyone.
+    pub(super) fn tell_wanted(&mut self, place: u32) {
+        if self.config.acks_per_window.is_none() {
+            return;
+        }
+        let (base, mss) = (self.base, self.config.mss);
+        let Some(from) = self.master_mut(place).and_then(|master| master.new_front(mss)) else {
+            return;
+        };
+        let change = AckFilterChange::Wanted { master: place, from: base.plus(from as u32) };
+        self.events.push_back(SourceEvent::AckFilter(change));
     }
 
     fn push_multicast(

@@ -1,5 +1,6 @@
 //! The source, driven by hand, by scripts, and in a network.
 
+mod acks;
 mod conditions;
 mod corners;
 mod delivery;

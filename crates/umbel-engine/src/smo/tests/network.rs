@@ -91,6 +91,8 @@ pub(super) struct Transfer {
     pub(super) is_paced: bool,
     /// What is to be written to the first master, and whether it ends then.
     pub(super) writes: Option<(Bytes, bool)>,
+    /// Stands before the source.
+    pub(super) filter: AckFilter,
 }
 
 pub(super) type Network = World<Transfer>;
@@ -106,6 +108,9 @@ impl Protocol for Transfer {
             let consumed = SourceCommand::Consumed { child: *child, bytes: bytes.len() };
             // The connection may be over.
             let _ = network.source.handle_command(network.now, consumed);
+        }
+        if let SourceEvent::AckFilter(change) = event {
+            return network.filter.apply(change);
         }
         if let SourceEvent::Pace { rate, .. } = &event
             && network.is_paced
@@ -160,6 +165,10 @@ impl Protocol for Transfer {
         let now = network.now;
         let Some(node) = to.checked_sub(1) else {
             network.note_edge(&datagram);
+            let Address::Host(peer) = datagram.by else { unreachable!("hosts alone send to it") };
+            if !network.filter.passes(now, peer, datagram.payload) {
+                return;
+            }
             return network.source.handle_datagram(now, datagram);
         };
         let receiver = &mut network.receivers[node].receiver;

@@ -193,7 +193,7 @@ impl Script {
         }
         for event in testing::events(&mut *self.source) {
             let text = match event {
-                SourceEvent::Pace { .. } => continue,
+                SourceEvent::Pace { .. } | SourceEvent::AckFilter(_) => continue,
                 SourceEvent::Connected { child, .. } => {
                     self.child = Some(child);
                     "Connected".to_owned()

@@ -1,5 +1,6 @@
 //! Properties that hold for any seed. `UMBEL_SEEDS=1000` runs more of them, `UMBEL_SEED=7` runs one.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -34,6 +35,9 @@ fn any_network(seed: u64, random: &mut Generator) -> Network {
         // A client that says nothing never learns that its last ACK was lost each time.
         config.syn_ack_transmissions = 20;
         config.receive_buffer = [u16::MAX, 3000][below(random, 2) as usize];
+        // Of another generator, so that the rest stays as it was.
+        config.acks_per_window =
+            NonZeroU32::new([0, 8, 32][below(&mut generator(!seed), 3) as usize]);
     });
     network.expect_faults();
     network.network.subnet_loss.insert(1, uniform(random) * 0.03);

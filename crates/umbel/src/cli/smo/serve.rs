@@ -212,6 +212,11 @@ pub(super) struct EngineArgs {
     #[arg(long, default_value_t = 32, value_name = "HOPS",
         value_parser = clap::value_parser!(u8).range(1..))]
     scope: u8,
+    /// Drop acknowledgements that tell nothing new before they reach the program, by a program of
+    /// the kernel: `auto` where possible, or `off`
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = parse_ack_filter,
+        action = clap::ArgAction::Set)]
+    ack_filter: bool,
     /// Longest payload of a segment [default: 1460, IPv6 1440, less what options take]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(216..=8_960))]
     mss: Option<u16>,
@@ -259,6 +264,14 @@ fn parse_rtt(text: &str) -> Result<RttChoice, String> {
     }
 }
 
+fn parse_ack_filter(text: &str) -> Result<bool, String> {
+    match text {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("it is auto or off".to_owned()),
+    }
+}
+
 fn parse_congestion(text: &str) -> Result<Congestion, String> {
     match text {
         "reno" => Ok(Congestion::Reno),
@@ -275,6 +288,7 @@ impl EngineArgs {
         options.address = self.address;
         options.rate = self.rate;
         options.hop_limit = self.scope;
+        options.ack_filter = self.ack_filter;
         let defaults = options.config.clone();
         let mut removal = defaults.removal;
         (removal.stall, removal.closed_window) = (self.stall, self.closed_window);

@@ -64,6 +64,14 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
             ByteCount(traffic.saved_bytes)
         ),
     ];
+    if !report.ack_filter.is_empty() {
+        lines.push(format!(
+            "acknowledgements: {} taken, {} dropped; filter: {}",
+            traffic.acknowledgements,
+            report.filtered,
+            plain(&report.ack_filter)
+        ));
+    }
     if let Some(trouble) = &report.trouble {
         lines.push(format!("segments do not leave: {}", plain(trouble)));
     }

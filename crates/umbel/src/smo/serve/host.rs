@@ -15,6 +15,7 @@ use umbel_engine::{Instant, RateClass};
 use umbel_net::session::WebKeys;
 
 use super::super::report::{self, Account, RateMeter, Report, Traffic};
+use super::acks::Acks;
 use super::desk::{Desk, Rules};
 use super::library::{Library, News};
 use super::secure::{Heard, Secure, SecureIo};
@@ -70,6 +71,8 @@ pub struct ServeSummary {
     pub traffic: Traffic,
     /// Input discarded, by reason.
     pub drops: String,
+    /// Acknowledgements that were dropped before they were taken.
+    pub filtered: u64,
     /// Whether the user ended it.
     pub interrupted: bool,
 }
@@ -81,6 +84,7 @@ pub(crate) struct ServeHost<L> {
     /// TLS, if it is spoken.
     secure: Option<Secure>,
     observer: Arc<dyn ServeObserver>,
+    acks: Acks,
     /// Highest rate of first transmissions.
     rate: Option<Rate>,
     /// Whether it goes on after everyone is served.
@@ -114,6 +118,7 @@ impl<L: Library> ServeHost<L> {
             desk: Desk::new(library, rules, config.channel, config.buffer),
             rules,
             secure: None,
+            acks: Acks::All(String::new()),
             observer,
             rate: None,
             keep: matches!(rules, Rules::Web { .. }),
@@ -127,6 +132,14 @@ impl<L: Library> ServeHost<L> {
             interrupted: false,
             is_stopping: false,
         }
+    }
+
+    /// Has acknowledgements dropped that the engine does not want.
+    #[must_use]
+    pub(crate) fn acks(mut self, acks: Acks) -> ServeHost<L> {
+        self.report.ack_filter = acks.way();
+        self.acks = acks;
+        self
     }
 
     /// Sets the highest rate of first transmissions.
@@ -211,6 +224,7 @@ impl<L: Library> ServeHost<L> {
             removed: self.removed,
             traffic: self.report.traffic,
             drops: self.report.drops.clone(),
+            filtered: self.report.filtered,
             interrupted: self.interrupted,
         }
     }
@@ -229,6 +243,7 @@ impl<L: Library> ServeHost<L> {
         }
         let report = &mut self.report;
         report.drops = drops;
+        report.filtered = self.acks.dropped();
         (report.receivers, report.hearing, report.traffic) = (receivers, hearing, traffic);
         report.seconds = at.as_secs_f64();
         report.streams = self.desk.streams();
@@ -318,6 +333,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                 io.set_burst(RateClass::Data, burst);
                 io.set_pace(RateClass::Data, Some(rate));
             }
+            SourceEvent::AckFilter(change) => self.acks.apply(change),
         }
     }
 

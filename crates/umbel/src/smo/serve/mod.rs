@@ -15,7 +15,9 @@
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
 //! | `library.rs` | files and pipes, read on their own thread |
 //! | `secure.rs` | TLS between desk and engine, where it is spoken |
+//! | `acks.rs` | drops acknowledgements that the engine does not want |
 
+pub(crate) mod acks;
 mod clients;
 mod deliveries;
 pub(crate) mod desk;
@@ -38,6 +40,7 @@ use umbel_net::packet::{PacketOptions, PacketPort};
 use umbel_net::session::{Identity, Pin, WebKeys};
 use umbel_wire::Channel;
 
+use self::acks::Acks;
 pub use self::desk::Start;
 use self::desk::{ALONE, Rules};
 use self::host::{Input, ServeHost};
@@ -104,6 +107,9 @@ pub struct ServeOptions {
     pub rate: Option<Rate>,
     /// Maximum number of hops of multicasts.
     pub hop_limit: u8,
+    /// Whether acknowledgements that tell nothing new are dropped before they reach the program,
+    /// where that is possible.
+    pub ack_filter: bool,
 }
 
 impl ServeOptions {
@@ -119,6 +125,7 @@ impl ServeOptions {
             config: SourceConfig::new(listen.port, any),
             rate: None,
             hop_limit: PacketOptions::default().hop_limit,
+            ack_filter: true,
         }
     }
 }
@@ -160,6 +167,7 @@ pub(crate) struct Place {
     pub(crate) channel: Channel,
     pub(crate) interface: Interface,
     pub(crate) port: PacketPort,
+    pub(crate) acks: Acks,
 }
 
 impl Place {
@@ -172,7 +180,8 @@ impl Place {
         let channel = Channel { source: Some(listen.ip()), group: group.ip(), port: group.port() };
         let packet = PacketOptions { hop_limit: options.hop_limit, ..PacketOptions::default() };
         let port = PacketPort::open(listen, channel.group, &interface, &packet)?;
-        Ok(Place { listen, channel, interface, port })
+        let acks = Acks::open(options, listen, &interface);
+        Ok(Place { listen, channel, interface, port, acks })
     }
 }
 
@@ -200,6 +209,9 @@ pub fn serve(
         What::File { path, start, keep } => (Clerk::file(&path, news)?, Rules::File(start), keep),
         What::Pipe { input, start } => (Clerk::pipe(input, news)?, Rules::Live(start), false),
     };
+    // With TLS nothing is multicast.
+    let options =
+        &ServeOptions { ack_filter: options.ack_filter && key.is_none(), ..options.clone() };
     let conduct = Conduct { rules, keep, identity: key };
     let place = Place::open(options)?;
     run(library, conduct, place, options, observer, wiring)
@@ -214,12 +226,20 @@ pub(crate) fn run(
     observer: &Arc<dyn ServeObserver>,
     wiring: Wiring<Input>,
 ) -> anyhow::Result<ServeSummary> {
-    let Place { listen, channel, interface, port } = place;
+    let Place { listen, channel, interface, port, acks } = place;
     let Conduct { rules, keep, identity } = conduct;
     let keys = identity.as_deref().map(WebKeys::new).transpose()?;
     let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
     let mss = options.mss(&port);
-    let config = SourceConfig { port: listen.port(), channel, join, mss, ..options.config.clone() };
+    let acks_per_window = acks.per_window();
+    let config = SourceConfig {
+        port: listen.port(),
+        channel,
+        join,
+        mss,
+        acks_per_window,
+        ..options.config.clone()
+    };
     let engine = Source::new(config.clone(), generator()?);
     let group = SocketAddr::new(channel.group, channel.port);
     if let Err(error) = control::answer(listen, wiring.mailbox().clone()) {
@@ -230,7 +250,7 @@ pub(crate) fn run(
     let report =
         Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
     let host = ServeHost::new(library, rules, &config, report, observer.clone());
-    let host = host.rate(options.rate).keep(keep).secure(keys);
+    let host = host.rate(options.rate).keep(keep).secure(keys).acks(acks);
     let driver = wiring.driver(engine, host).port(port);
     let packet_len = usize::from(mss) + HEADER;
     Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())
