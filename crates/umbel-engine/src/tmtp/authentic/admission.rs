@@ -34,10 +34,13 @@ use crate::tmtp::tree::Answers;
 /// Most answers a second, and most of them to one IP address.
 const ANSWERS: (u32, u32) = (1_000, 50);
 /// First and longest time after which a receiver asks again; once to twice that, at random.
-const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(1_600));
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(500));
+/// The same once a receiver has asked as often as [`UNANSWERED`] says.
+const RETRY_RARELY: Duration = Duration::from_millis(1_600);
 /// Requests without an answer, and time since the first of them, after which a receiver that hears
-/// the source is not on its list.
-const UNANSWERED: (u32, Duration) = (8, Duration::from_secs(15));
+/// the source is not on its list. Where 30 % are lost both ways, all of these are lost for one
+/// receiver of a million (0.51 to the power of 20).
+const UNANSWERED: (u32, Duration) = (20, Duration::from_secs(15));
 /// Number for ciphers that seal one message.
 const ONCE: [u8; NONCE_LEN] = [0; NONCE_LEN];
 
@@ -128,7 +131,8 @@ impl Applicant {
     pub(super) fn poll(&mut self, now: Instant, (own, source): (End, End)) -> Option<Vec<u8>> {
         let due = self.next.filter(|next| *next <= now)?;
         let (first, most) = RETRY;
-        let wait = most.min(first * (1 << self.tries.min(8)));
+        let often = most.min(first * (1 << self.tries.min(8)));
+        let wait = if self.tries < UNANSWERED.0 { often } else { RETRY_RARELY };
         // Some bits of the number are as good as any other chance.
         let chance = f64::from(self.nonce.rotate_left(8 * self.tries) as u8) / 256.0;
         self.next = Some(now.max(due) + wait.mul_f64(1.0 + chance));
@@ -355,10 +359,27 @@ mod tests {
             asked.extend(stranger.poll(now).map(|_| now));
             assert!(!stranger.is_unlisted(now), "nothing was heard of the source");
         }
-        assert!((10..25).contains(&asked.len()), "{asked:?}");
+        assert!((20..30).contains(&asked.len()), "{asked:?}");
         stranger.doubts = Some((super::super::SHUT_OUT.0, ms(29_000)));
         assert!(stranger.is_unlisted(ms(30_000)));
         assert!(!stranger.is_unlisted(ms(30_001)), "once");
+    }
+
+    #[test]
+    fn nobody_gives_up_before_twenty_requests_were_lost() {
+        for nonce in [0, u64::MAX, 0x0123_4567_89AB_CDEF] {
+            let mut applicant = Applicant::new(FEED, &secret(1), nonce);
+            applicant.begin(ms(0));
+            let mut asked = 0;
+            let given_up = (0..30_000).map(ms).find(|&now| {
+                asked += u32::from(applicant.poll(now, (end(1), end(0))).is_some());
+                applicant.hopeless_at().is_some_and(|at| at <= now)
+            });
+            let (given_up, seconds) = (given_up.unwrap(), Duration::from_secs);
+            assert!(asked >= 20, "only {asked} requests");
+            let waited = given_up - ms(0);
+            assert!(waited >= seconds(15) && waited < seconds(20), "{waited:?}");
+        }
     }
 
     #[test]

@@ -207,12 +207,12 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Returns what of a parent's progress is believed. The source says by itself that it has failed,
-    /// unless it is silent.
+    /// unless it is silent. Where it failed is not believed either: it would pass for the end of a
+    /// feed that is whole.
     fn as_parents_say(&self, now: Instant, progress: &Progress) -> Progress {
         let mut progress = progress.clone();
-        if let Some(end) = progress.end.as_mut().filter(|_| !self.source.is_quiet(now)) {
-            end.failed = None;
-        }
+        let quiet = self.source.is_quiet(now);
+        progress.end = progress.end.filter(|end| end.failed.is_none() || quiet);
         progress
     }
 

@@ -310,7 +310,8 @@ fn the_feed_is_not_complete_while_those_whose_manager_crashed_look_for_another()
 
 #[test]
 fn everyone_is_told_of_a_source_that_fails_after_it_has_said_where_the_feed_ends() {
-    for seed in seeds(3) {
+    // In the world of seed 5 somebody hears of the end from its parent first.
+    for seed in seeds(6) {
         let mut world = sending(seed, Weather::loss(0.1));
         world.run_for(Duration::from_millis(20));
         let blocks = world.source().symbols_mut();
