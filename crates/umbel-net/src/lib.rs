@@ -18,3 +18,10 @@ pub mod session;
 mod sys;
 pub mod udp;
 pub mod wake;
+
+#[cfg(test)]
+#[path = "../tests/common/namespaces.rs"]
+mod namespaces;
+#[cfg(test)]
+#[path = "../tests/common/objects.rs"]
+mod objects;

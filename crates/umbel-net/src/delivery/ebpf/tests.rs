@@ -10,15 +10,11 @@ use umbel_engine::smo::delivery::{Checksum, Delivery as Rules, Direction};
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 use super::*;
+use crate::namespaces::{in_namespace, run, skip};
+use crate::objects;
 use crate::packet::filter::Program as Filter;
 use crate::packet::frame::{ETHERNET, Envelope};
 use crate::packet::ring::Ring;
-use namespaces::{in_namespace, run, skip};
-
-#[path = "../../../tests/common/namespaces.rs"]
-mod namespaces;
-#[path = "../../../tests/common/objects.rs"]
-mod objects;
 
 /// Ports of the source, its channel, and the connection.
 const PORT: u16 = 8080;

@@ -10,13 +10,9 @@ use umbel_engine::smo::AckFilter as Rules;
 use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
 use super::*;
+use crate::namespaces::{in_namespace, run, skip};
+use crate::objects;
 use crate::packet::frame::{ETHERNET, Envelope};
-use namespaces::{in_namespace, run, skip};
-
-#[path = "../../../tests/common/namespaces.rs"]
-mod namespaces;
-#[path = "../../../tests/common/objects.rs"]
-mod objects;
 
 /// What the program does with a frame.
 const DROP: u32 = 1;
@@ -194,7 +190,9 @@ fn a_program_is_attached_until_it_is_dropped_and_takes_no_other_ones_place() {
                         a_program_is_attached_until_it_is_dropped_and_takes_no_other_ones_place";
     in_namespace(NAME, || {
         run("ip link add one type veth peer name two");
-        ["one", "two", "lo"].map(|name| run(&format!("ip link set {name} up")));
+        for name in ["one", "two", "lo"] {
+            run(&format!("ip link set {name} up"));
+        }
         let server = "10.9.0.1:8080".parse().unwrap();
         for (name, mode) in [("one", AckFilterMode::Driver), ("lo", AckFilterMode::Generic)] {
             let interface = Interface::resolve(name).unwrap();
