@@ -36,6 +36,9 @@ const FRONT: u64 = 4;
 const FRONT_STEP: u64 = 16;
 /// Segments that a step has at least. Below, there is little to drop.
 const LEAST_STEP: u64 = 4;
+/// Factor of a step where the window is twice what the path holds: its queue hides the delay, as
+/// long as less than half of a window waits.
+const QUEUED: u64 = 4;
 /// Least period. It is shorter than the shortest time-out.
 const LEAST_PERIOD: Duration = Duration::from_millis(5);
 /// Change of a step that is told: by half.
@@ -175,7 +178,7 @@ impl Child {
             return None;
         }
         let window = self.window.bytes().min(self.permits.size()).min(config.buffer as u64 / 2);
-        let step = window / u64::from(each.get());
+        let step = window / u64::from(each.get()) * if self.rtt.is_queued() { QUEUED } else { 1 };
         let period = self.rtt.smoothed()?.max(LEAST_PERIOD);
         let is_worth_it = step >= LEAST_STEP * u64::from(self.mss);
         is_worth_it.then(|| (master, step.min(u64::from(u32::MAX / 4)) as u32, period))

@@ -135,9 +135,11 @@ pub struct SourceConfig {
     /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with a
     /// window of more than 16 segments has it more rarely. Default 256, or 16 windows.
     pub skip_every: u32,
-    /// Acknowledgements of a window that each child is heard with at least. Others can be dropped on
-    /// their way ([`AckFilter`](super::AckFilter)), where nothing is missing; in real-time mode none
-    /// are. Default `None`: all are wanted.
+    /// Acknowledgements of a window that each child is heard with at least, a quarter of that where
+    /// much of the window waits in queues. Others can be dropped on their way
+    /// ([`AckFilter`](super::AckFilter)), where nothing is missing; in real-time mode none are. With
+    /// few, a window that bounds the stream is later by up to this share. Default `None`: all are
+    /// wanted.
     pub acks_per_window: Option<NonZeroU32>,
     /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
     /// `None`.

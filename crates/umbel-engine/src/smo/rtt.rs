@@ -13,17 +13,20 @@ pub(super) struct Rtt {
     /// Smoothed RTT and its variation, in nanoseconds; no sample yet if `srtt` is 0.
     srtt: u64,
     variation: u64,
+    /// Least sample in nanoseconds.
+    least: u64,
     backoff: u8,
 }
 
 impl Rtt {
     pub(super) fn new() -> Rtt {
-        Rtt { srtt: 0, variation: 0, backoff: 0 }
+        Rtt { srtt: 0, variation: 0, least: u64::MAX, backoff: 0 }
     }
 
     /// Takes a sample [RFC 6298 §2.2, §2.3]. It must not be of a retransmitted segment.
     pub(super) fn sample(&mut self, rtt: Duration) {
         let rtt = (rtt.as_nanos() as u64).max(1);
+        self.least = self.least.min(rtt);
         if self.srtt == 0 {
             (self.srtt, self.variation) = (rtt, rtt / 2);
         } else {
@@ -36,6 +39,12 @@ impl Rtt {
     /// Returns the smoothed RTT.
     pub(super) fn smoothed(&self) -> Option<Duration> {
         Some(Duration::from_nanos(self.srtt)).filter(|srtt| !srtt.is_zero())
+    }
+
+    /// Returns whether half of the RTT or more is spent in queues: a window is then twice what the
+    /// path holds.
+    pub(super) fn is_queued(&self) -> bool {
+        self.srtt / 2 >= self.least
     }
 
     /// Returns the time after which an answer is late, without the lower bound of the RTO. Used
@@ -88,6 +97,18 @@ mod tests {
         assert_eq!(rtt.smoothed(), Some(ms(110)));
         // Four times a variation of 37.5 + 20 ms.
         assert_eq!(rtt.late(), Some(ms(110 + 230)));
+    }
+
+    #[test]
+    fn a_round_trip_of_twice_the_least_is_spent_in_queues() {
+        let mut rtt = Rtt::new();
+        assert!(!rtt.is_queued());
+        rtt.sample(ms(10));
+        assert!(!rtt.is_queued());
+        (0..30).for_each(|_| rtt.sample(ms(21)));
+        assert!(rtt.is_queued());
+        (0..30).for_each(|_| rtt.sample(ms(11)));
+        assert!(!rtt.is_queued());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use umbel_lab::Impairment;
 
 use crate::support::bench::SOON;
 use crate::support::process::Process;
@@ -57,7 +58,14 @@ fn acknowledgements_are_dropped_before_the_server_and_every_byte_arrives() {
     if !have(&PROGRAMS) {
         return;
     }
-    let Some(lab) = lab(&clients(&[0.0, 0.0])) else { return };
+    // So far away that windows become large.
+    let topology = clients(&[0.0, 0.0]).with_every_link(|link| {
+        if link.a != "h1" {
+            link.emulated = Some(true);
+            link.b_to_a = Impairment::none().delay(Duration::from_millis(20));
+        }
+    });
+    let Some(lab) = lab(&topology) else { return };
     let site = Site::new(&lab);
     files::make(&site.www(), &[("big", LEN)]);
     let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));

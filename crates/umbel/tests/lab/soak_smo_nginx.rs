@@ -10,6 +10,9 @@
 //! (threaded NAPI). That thread and the server have CPU 0, everything else has CPU 1: switch,
 //! receivers and helpers. The scheduler tells the time of both to the nanosecond.
 //!
+//! With `UMBEL_ACK_FILTER=off` the server takes all acknowledgements. `UMBEL_RECEIVERS=1,100` and
+//! `UMBEL_RUNS=1` choose cases and runs.
+//!
 //! What TCP of the kernel sends on when the receiver's host frees a frame (TCP small queues) runs on
 //! CPU 1, and is counted for nobody. That favours nginx.
 
@@ -310,11 +313,17 @@ fn umbel(count: usize, len: u64, offload: Offload) -> Option<Cost> {
     files::make(&site.www(), &[("file", len)]);
     let expected = std::fs::read(site.www().join("file")).unwrap();
     let receivers = count.to_string();
-    let options = ["--window", "1min", "--receivers", &receivers];
+    let filter = std::env::var("UMBEL_ACK_FILTER").unwrap_or_else(|_| "auto".to_owned());
+    let options = ["--window", "1min", "--receivers", &receivers, "--ack-filter", &filter];
     let server = on_server_cpu(|| site.serve_http(&options));
     let _helpers: [Process; HOSTS.len()] = HOSTS.map(|host| site.join(host, &[]));
     let cost = download(&lab, count, &expected, server.id(), napi);
     let summary = end(server);
+    let traffic = &summary["traffic"];
+    println!(
+        "{:>6} {} ACKs were dropped before, {} were taken",
+        "", summary["filtered"], traffic["acknowledgements"]
+    );
     if std::env::var_os("UMBEL_SUMMARY").is_some() {
         println!("{summary}");
     }

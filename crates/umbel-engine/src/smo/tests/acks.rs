@@ -10,7 +10,7 @@ use crate::smo::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
-const PER_WINDOW: NonZeroU32 = NonZeroU32::new(8).unwrap();
+const PER_WINDOW: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 /// What a transfer took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,7 +66,7 @@ fn without_losses_few_acks_are_taken_and_nothing_is_slower() {
         println!("{receivers}: {all:?}\n{few:?}");
         assert_eq!((all.dropped, all.timeouts, few.timeouts), (0, 0, 0));
         assert_eq!(few.left, all.left);
-        assert!(few.acks * 2 < all.acks, "{all:?} {few:?}");
+        assert!(few.acks * 3 < all.acks * 2, "{all:?} {few:?}");
         assert!(few.time * 20 < all.time * 21, "{all:?} {few:?}");
     }
 }
@@ -85,7 +85,7 @@ fn with_losses_few_acks_are_no_slower_either() {
         }
         let [all, few] = sums;
         println!("{loss}: {all:?}\n{few:?}");
-        assert!(few.time * 100 < all.time * 108, "{loss}: {all:?} {few:?}");
+        assert!(few.time * 20 < all.time * 21, "{loss}: {all:?} {few:?}");
         assert!(few.timeouts <= all.timeouts + all.timeouts / 5 + 3, "{loss}: {all:?} {few:?}");
     }
 }
