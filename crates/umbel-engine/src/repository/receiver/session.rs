@@ -75,6 +75,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.items.clear();
         self.guard.clear();
         self.listener.reset();
+        self.conformity.reset();
         self.outbox.clear();
         self.fallback.reset();
         self.tuner.probing = false;
