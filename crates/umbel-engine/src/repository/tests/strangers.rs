@@ -20,7 +20,7 @@ use crate::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBu
 #[test]
 fn a_session_is_one_guess_of_the_token_and_nothing_more_is_heard_of_a_wrong_one() {
     let mut config = config();
-    config.token = Some("secret".to_owned());
+    config.token = Some("secret".to_owned().into());
     let mut source = Source::new(config, generator(1), MemorySource::default());
     let (guesser, knower) = (SessionId(1), SessionId(2));
     let hello = |token: &str| ClientMessage::Hello {
