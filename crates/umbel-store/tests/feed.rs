@@ -35,7 +35,7 @@ const TSI: Tsi = Tsi(7);
 
 /// Returns the secret keys of a receiver that is admitted to sealed feeds, and of the feed.
 fn keys() -> (SecretKey, SecretKey) {
-    (SecretKey([1; 32]), SecretKey([2; 32]))
+    (SecretKey::new([1; 32]), SecretKey::new([2; 32]))
 }
 
 struct Source {
@@ -264,7 +264,7 @@ fn a_receiver_that_is_not_admitted_learns_nothing_but_that() {
     files(place.path(), &[("a", 800)]);
     let mut source = Source::cut(&[place.path().to_owned()], SEALED);
     let lengths = source.lengths();
-    let mut sink = Keeper::cut(out.path(), &source.manifest, SEALED, &SecretKey([8; 32]));
+    let mut sink = Keeper::cut(out.path(), &source.manifest, SEALED, &SecretKey::new([8; 32]));
     for (block, k) in (0..).zip(lengths) {
         let secret = noise(0, 800);
         for esi in 0..k {

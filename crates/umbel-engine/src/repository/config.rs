@@ -7,6 +7,7 @@ use umbel_wire::{Channel, Tsi};
 
 use super::policy::Policy;
 use super::scheduler::SchedulerKind;
+use super::token::Token;
 use crate::units::Rate;
 
 /// Configuration of a server.
@@ -29,7 +30,7 @@ pub struct SourceConfig {
     /// by hand, [`Policy::usual_scheduler`] is `rq`.
     pub scheduler: SchedulerKind,
     /// The token that clients must show, if any.
-    pub token: Option<String>,
+    pub token: Option<Token>,
     /// Time in which a client has to say `Hello` after it has opened its session. Default 5 s.
     pub hello_wait: Duration,
     /// Multicast control channel, where transmissions are announced at once to all clients that
@@ -221,7 +222,7 @@ pub struct ControlConfig {
 }
 
 /// Sealing with group keys, which change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealConfig {
     /// Secret of the first key: random, and never used before. The engine asks for the others with
     /// [`SourceEvent::DrawSecret`](super::SourceEvent::DrawSecret).
@@ -253,7 +254,7 @@ pub struct ReceiverConfig {
     /// Name and version of the program, told to the server.
     pub agent: String,
     /// Token shown to a server that admits by token.
-    pub token: Option<String>,
+    pub token: Option<Token>,
     /// Time after which the data channel is left, if nothing that is wanted was announced or
     /// repaired meanwhile. Default 500 ms.
     pub linger: Duration,

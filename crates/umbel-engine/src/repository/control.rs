@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn what_is_sealed_is_heard_once_and_keeps_a_silent_server_silent() {
         let key = GroupKey { id: 1, secret: GroupSecret([5; 32]) };
-        let (mut ours, mut theirs) = (Keyring::new(key), Keyring::new(key));
+        let (mut ours, mut theirs) = (Keyring::new(key.clone()), Keyring::new(key));
         let mut server = Control::server(at(0), CHANNEL, None, generator(1), RATE);
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key: None };

@@ -18,8 +18,10 @@ pub mod source;
 mod symbol_digest;
 #[cfg(test)]
 mod tests;
+mod token;
 
 pub use config::{ControlConfig, ReceiverConfig, SealConfig, SourceConfig};
 pub use receiver::{Receiver, ReceiverCommand, ReceiverEvent};
 pub use source::{Source, SourceCommand, SourceEvent};
 pub use symbol_digest::symbol_digest;
+pub use token::Token;

@@ -105,7 +105,7 @@ impl Keyring {
 
     /// Returns the key that seals, and the next one if there is one.
     pub fn in_use(&self) -> impl Iterator<Item = GroupKey> {
-        self.keys.iter().skip(self.sealing).map(|live| live.key)
+        self.keys.iter().skip(self.sealing).map(|live| live.key.clone())
     }
 
     /// Returns the number of data packets that the sealing key has sealed.

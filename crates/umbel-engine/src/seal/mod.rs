@@ -16,3 +16,4 @@ mod window;
 
 pub use aead::{Cipher, NONCE_LEN, TAG_LEN};
 pub use group::{Keyring, NotOpened};
+pub(crate) use window::Window;

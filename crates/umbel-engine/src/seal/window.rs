@@ -2,14 +2,14 @@
 
 /// Remembers the numbers seen of the last `(words - 1) * 64`.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     highest: u32,
     words: Box<[u64]>,
 }
 
 impl Window {
     /// Creates a window of this number of words, at least 2.
-    pub(super) fn new(words: usize) -> Window {
+    pub(crate) fn new(words: usize) -> Window {
         Window { highest: 0, words: vec![0; words.max(2)].into() }
     }
 
@@ -18,7 +18,7 @@ impl Window {
     }
 
     /// Returns whether a number was not seen and is not too old to know.
-    pub(super) fn is_fresh(&self, number: u32) -> bool {
+    pub(crate) fn is_fresh(&self, number: u32) -> bool {
         let (word, bit) = self.place(number);
         let reach = (self.words.len() as u32 - 1) * 64;
         match self.highest.checked_sub(number) {
@@ -28,7 +28,7 @@ impl Window {
     }
 
     /// Notes that a fresh number was seen.
-    pub(super) fn note(&mut self, number: u32) {
+    pub(crate) fn note(&mut self, number: u32) {
         let skipped = (number / 64).saturating_sub(self.highest / 64);
         let first = self.highest / 64;
         for word in 1..=skipped.min(self.words.len() as u32) {

@@ -10,6 +10,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519}
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::bounded::read_bounded;
 use super::pin::Pin;
@@ -21,12 +22,21 @@ pub const FILE_NAME: &str = "identity.pem";
 /// Maximum length of the file, more than any sensible certificate chain and key together.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// A private key with the certificate of its public key.
+/// A private key with the certificate of its public key. The key is wiped when it is dropped; what
+/// TLS and signers made of it is theirs.
 pub struct Identity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
     pin: Pin,
 }
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Identity {}
 
 /// The reason why there is no identity.
 #[derive(Debug, thiserror::Error)]
@@ -225,6 +235,16 @@ mod tests {
         assert_eq!(mode(&state.join(FILE_NAME)), 0o600);
         assert_eq!(mode(&state), 0o700);
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn the_key_is_wiped_when_it_is_dropped_and_not_printed() {
+        fn is_wiped<T: ZeroizeOnDrop>() {}
+        is_wiped::<Identity>();
+        let dir = tempfile::tempdir().unwrap();
+        let identity = Identity::load_or_create(dir.path()).unwrap();
+        let shown = format!("{identity:?} {:?}", identity.signer().unwrap());
+        assert!(!shown.contains("key"), "{shown}");
     }
 
     #[test]

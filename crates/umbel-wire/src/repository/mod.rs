@@ -16,6 +16,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
 mod client;
 mod field;
 mod item;
@@ -127,7 +129,7 @@ impl fmt::Debug for ControlKey {
 }
 
 /// A key of a repository that is sealed. All admitted clients have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupKey {
     /// Number of the key, which packets carry; one more than that of the key before, wrapping.
     pub id: u16,
@@ -135,9 +137,17 @@ pub struct GroupKey {
     pub secret: GroupSecret,
 }
 
-/// The secret of a group key. `Debug` does not print it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The secret of a group key. It is wiped when it is dropped, and `Debug` does not print it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct GroupSecret(pub [u8; 32]);
+
+impl Drop for GroupSecret {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for GroupSecret {}
 
 impl fmt::Debug for GroupSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use umbel_engine::repository::{Receiver, ReceiverConfig};
+use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
 use umbel_store::sink::{DiskSink, SinkOptions};
@@ -155,7 +155,7 @@ pub fn get(
         mailbox.put(Input::Sink(event));
     })?;
     let config = ReceiverConfig {
-        token: options.url.token.clone(),
+        token: options.url.token.clone().map(Token::from),
         fallback_after: options.fallback_after,
         symbol_key: SymbolKey(random()?),
         ..ReceiverConfig::default()

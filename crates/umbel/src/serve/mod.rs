@@ -30,7 +30,9 @@ use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
-use umbel_engine::repository::{ControlConfig, SealConfig, Source, SourceCommand, SourceConfig};
+use umbel_engine::repository::{
+    ControlConfig, SealConfig, Source, SourceCommand, SourceConfig, Token,
+};
 use umbel_engine::units::Rate;
 use umbel_net::driver::DriverError;
 use umbel_net::interface::{Family, Interface};
@@ -390,7 +392,7 @@ fn source_config(
     let tsi = Tsi(u32::from_be_bytes(random()?));
     let mut config = SourceConfig::new(tsi, outlet.channel, outlet.rate);
     config.packet_len = outlet.packet_len.into();
-    config.token.clone_from(&options.token);
+    config.token = options.token.clone().map(Token::from);
     if let Some(policy) = options.policy {
         config.policy = policy;
     }

@@ -19,6 +19,7 @@
 //! goes back as soon as a packet of its own probe arrives.
 
 mod api;
+mod conformity;
 mod control;
 mod demands;
 mod fallback;
@@ -44,6 +45,7 @@ use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
 use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Channel, Oti, Toi};
 
+use self::conformity::{Claim, Conformity};
 use self::control::{ControlEnd, Early};
 use self::fallback::Fallback;
 use self::guard::Guard;
@@ -96,6 +98,7 @@ pub struct Receiver<K> {
     scratch: Vec<u8>,
     items: Items,
     guard: Guard,
+    conformity: Conformity,
     listener: Listener,
     tuner: Tuner,
     fallback: Fallback,
@@ -118,6 +121,7 @@ impl<K: SymbolSink> Receiver<K> {
             scratch: Vec::new(),
             items: Items::new(),
             guard: Guard::new(config.symbol_key),
+            conformity: Conformity::default(),
             listener: Listener::new(&config, random.clone()),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
@@ -295,6 +299,7 @@ impl<K: SymbolSink> Receiver<K> {
                 continue;
             };
             wanted = true;
+            self.conformity.announce(&announcement);
             item.last_heard = now;
             let blocks = item.partition.blocks();
             expected_end = self.listener.listen(&announcement, &outlook, expected_end, blocks);
@@ -366,9 +371,14 @@ impl<K: SymbolSink> Receiver<K> {
     /// Takes the symbol of a packet. Returns false if it cannot be the server's.
     fn take_symbol(&mut self, now: Instant, packet: &DataPacket<'_>) -> bool {
         let DataHeader { toi, sbn, esi, .. } = packet.header;
+        let claim = self.claim_of(&packet.header);
         match self.items.take_symbol(now, packet, &mut self.guard, &mut self.sink) {
             Ok(()) => {
                 self.fallback.hear();
+                let fits = claim.is_none_or(|claim| self.conformity.fits(now, claim));
+                if !fits && !self.guard.watches(toi) {
+                    self.suspect(now, toi);
+                }
                 true
             }
             Err(reason) => {
@@ -377,6 +387,9 @@ impl<K: SymbolSink> Receiver<K> {
                     self.fallback.hear();
                 }
                 match reason {
+                    DropReason::Duplicate => {
+                        claim.map(|claim| self.conformity.fits(now, claim));
+                    }
                     DropReason::NoRoom => self.listener.overrun.note_no_room(),
                     DropReason::Contradicting => self.suspect(now, toi),
                     DropReason::Unverified => self.ask_further(now, toi, (sbn, esi)),
@@ -387,6 +400,14 @@ impl<K: SymbolSink> Receiver<K> {
                 !wrong.contains(&reason)
             }
         }
+    }
+
+    /// Returns the place that a packet of an item claims. `None` if seals tell what is genuine.
+    fn claim_of(&self, header: &DataHeader) -> Option<Claim> {
+        let DataHeader { toi, transmission, index, sbn, esi, .. } = *header;
+        let item = self.items.get(toi).filter(|_| !self.session.is_sealed())?;
+        let is_repair = sbn < item.partition.blocks() && esi >= item.partition.block_symbols(sbn);
+        Some(Claim { toi, sbn, transmission, index, is_repair })
     }
 
     /// Does the work that is due in the control group. Asks for announcements on the session when

@@ -62,7 +62,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.control.connected(now);
         self.session.id = Some(session);
         let agent = self.config.agent.clone();
-        let token = self.config.token.clone();
+        let token = self.config.token.as_ref().map(|token| token.text().to_owned());
         self.outbox.say(ClientMessage::Hello { agent, token, seals: true });
     }
 
@@ -75,6 +75,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.items.clear();
         self.guard.clear();
         self.listener.reset();
+        self.conformity.reset();
         self.outbox.clear();
         self.fallback.reset();
         self.tuner.probing = false;
@@ -122,8 +123,9 @@ impl<K: SymbolSink> Receiver<K> {
                 self.take_digests(now, BlockId { toi, sbn }, first_esi, &digests);
             }
             ServerMessage::Key(key) => {
+                let id = key.id;
                 self.session.add_key(key);
-                self.outbox.say(ClientMessage::HasKey { key: key.id });
+                self.outbox.say(ClientMessage::HasKey { key: id });
             }
             ServerMessage::Probed { probe, packets } => {
                 self.tuner.probing = false;

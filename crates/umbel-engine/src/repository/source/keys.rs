@@ -60,10 +60,12 @@ pub(super) struct GroupKeys {
 }
 
 impl GroupKeys {
-    pub(super) fn new(config: SealConfig) -> GroupKeys {
+    pub(super) fn new(mut config: SealConfig) -> GroupKeys {
         let newest = 1;
+        // The ring alone has secrets, for as long as they are of use.
+        let secret = std::mem::replace(&mut config.secret, GroupSecret([0; 32]));
         GroupKeys {
-            ring: Keyring::new(GroupKey { id: newest, secret: config.secret }),
+            ring: Keyring::new(GroupKey { id: newest, secret }),
             config,
             state: State::Steady,
             newest,
@@ -127,7 +129,7 @@ impl GroupKeys {
         }
         self.newest = self.newest.wrapping_add(1);
         let key = GroupKey { id: self.newest, secret };
-        self.ring.add(key);
+        self.ring.add(key.clone());
         self.left = false;
         self.gap = self.config.change_gap + GAP_OF_ONE * clients.len() as u32;
         let until = now + self.config.confirm_wait;

@@ -93,12 +93,14 @@ pub struct Source<S> {
 impl<S: SymbolSource> Source<S> {
     /// Creates a server that takes symbols from `symbols`. Its delays in the control group are
     /// drawn from `random`.
-    pub fn new(config: SourceConfig, random: Generator, symbols: S) -> Source<S> {
+    pub fn new(mut config: SourceConfig, random: Generator, symbols: S) -> Source<S> {
+        let announcer = Announcer::new(&config, random);
+        let keys = config.seal.take().map(GroupKeys::new);
         Source {
             clients: Clients::new(config.loss_cap),
-            announcer: Announcer::new(&config, random),
+            announcer,
             channel: DataChannel::new(config.clone(), symbols),
-            keys: config.seal.map(GroupKeys::new),
+            keys,
             timers: Timers::default(),
             events: VecDeque::new(),
             drops: Drops::default(),
@@ -266,12 +268,8 @@ impl<S: SymbolSource> Source<S> {
         if client.admission != Admission::Awaited {
             return Err(DropReason::NotAdmitted);
         }
-        let admitted = self.config.token.as_deref().is_none_or(|secret| {
-            // Digests are compared in constant time.
-            token.is_some_and(|token| {
-                blake3::hash(secret.as_bytes()) == blake3::hash(token.as_bytes())
-            })
-        });
+        let demanded = self.config.token.as_ref();
+        let admitted = demanded.is_none_or(|demanded| token.is_some_and(|it| demanded.is(it)));
         if !admitted {
             client.admission = Admission::Refused;
             let guess = token.is_some();
@@ -313,7 +311,7 @@ impl<S: SymbolSource> Source<S> {
         let clients = self.clients.admitted();
         let Some(key) = keys.hand_out(now, secret, clients.clone()) else { return };
         for session in clients {
-            self.say(session, ServerMessage::Key(key));
+            self.say(session, ServerMessage::Key(key.clone()));
         }
     }
 

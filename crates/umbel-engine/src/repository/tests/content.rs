@@ -6,7 +6,7 @@ use std::ops::Range;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_fec::{Code, Partition, SymbolSet};
-use umbel_wire::{Oti, Scheme, Toi};
+use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 
@@ -31,6 +31,12 @@ impl Object {
             max_encoding_symbols: 255,
         };
         Object { oti, bytes }
+    }
+
+    /// Returns the digests of the blocks.
+    pub(super) fn block_digests(&self) -> Vec<Digest> {
+        let blocks = 0..Partition::new(&self.oti).unwrap().blocks();
+        blocks.map(|sbn| digest_of(&self.padded_block(sbn).1)).collect()
     }
 
     /// Returns encoding symbols of a block as they are sent, with their numbers.
@@ -91,6 +97,11 @@ impl SymbolSource for MemorySource {
     fn release(&mut self, _block: BlockId) {}
 }
 
+/// Returns the digest of a block that is padded to whole symbols.
+fn digest_of(block: &[u8]) -> Digest {
+    Digest(*blake3::hash(block).as_bytes())
+}
+
 /// Keeps symbols in memory and restores blocks at once.
 #[derive(Debug, Default)]
 pub(super) struct MemorySink {
@@ -100,6 +111,10 @@ pub(super) struct MemorySink {
     pub(super) failed: Vec<BlockId>,
     /// Items of which every block is restored, until the host takes them.
     pub(super) complete: Vec<Toi>,
+    /// Blocks that did not have their digests, until the host takes them.
+    pub(super) bad: Vec<BlockId>,
+    /// Digests of the blocks of items, once they are known.
+    digests: BTreeMap<Toi, Vec<Digest>>,
     pub(super) refuse: bool,
 }
 
@@ -115,6 +130,17 @@ impl MemorySink {
     pub(super) fn drop_block(&mut self, block: BlockId) {
         self.symbols.remove(&block);
         self.blocks.remove(&block);
+    }
+
+    /// Drops the blocks that do not have these digests, now and when they come.
+    pub(super) fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>) {
+        let of_item = BlockId { toi, sbn: 0 }..BlockId { toi: Toi(toi.0 + 1), sbn: 0 };
+        let blocks = self.blocks.range(of_item);
+        let wrong = blocks.filter(|(id, block)| digest_of(block) != digests[id.sbn as usize]);
+        let wrong: Vec<BlockId> = wrong.map(|(&id, _)| id).collect();
+        wrong.iter().for_each(|&block| self.drop_block(block));
+        self.bad.extend(wrong);
+        self.digests.insert(toi, digests);
     }
 
     pub(super) fn object(&self, toi: Toi) -> Vec<u8> {
@@ -160,6 +186,11 @@ impl SymbolSink for MemorySink {
         let code = Code::new(oti.scheme);
         match code.restore(k, SYMBOL.into(), &mut bytes, &present, &repairs) {
             Ok(_) => {
+                let digests = self.digests.get(&block.toi);
+                if digests.is_some_and(|all| all[block.sbn as usize] != digest_of(&bytes)) {
+                    self.drop_block(block);
+                    return self.bad.push(block);
+                }
                 self.blocks.insert(block, bytes);
                 let is_there = |sbn| self.blocks.contains_key(&BlockId { sbn, ..block });
                 if (0..partition.blocks()).all(is_there) {

@@ -41,6 +41,27 @@ impl Seat for Client {
     }
 }
 
+/// Somebody who sends wrong symbols of the block of a genuine packet and of the next three.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forger {
+    pub(super) claims: Forged,
+    /// Symbols sent so far.
+    pub(super) turn: u32,
+}
+
+/// What a forged packet says that it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Forged {
+    /// One of the first symbols, in the place of the genuine packet.
+    Any,
+    /// A repair symbol that no other packet has, in the place of the genuine packet.
+    Repair,
+    /// The same in a transmission so much later.
+    RepairOf(u32),
+    /// The same in a packet so much later of the same transmission.
+    RepairAhead(u32),
+}
+
 /// What the server and its application did.
 #[derive(Debug, Default)]
 pub(super) struct Library {
@@ -54,8 +75,8 @@ pub(super) struct Library {
     unicast: BTreeSet<SessionId>,
     /// Number of secrets that were drawn for group keys.
     secrets: u8,
-    /// Whether somebody sends a wrong symbol before each genuine one, and how many were sent.
-    pub(super) forger: Option<u32>,
+    /// Who sends a wrong symbol before each genuine one.
+    pub(super) forger: Option<Forger>,
     /// Whether the server answers no questions for digests of symbols.
     pub(super) mute: bool,
     /// Who is on the path of the data channel.
@@ -139,6 +160,12 @@ impl Protocol for Library {
                 let answer = SourceCommand::SymbolDigests { session, block, first_esi, digests };
                 world.source.handle_command(now, answer).unwrap();
             }
+            SourceEvent::Digests { session, toi } => {
+                let digests = world.source.symbols_mut().objects[toi].block_digests();
+                let (session, toi, first_block, more) = (*session, *toi, 0, false);
+                let answer = SourceCommand::Digests { session, toi, first_block, digests, more };
+                world.source.handle_command(now, answer).unwrap();
+            }
             SourceEvent::DrawSecret => {
                 world.secrets = world.secrets.wrapping_add(1);
                 let secret = GroupSecret([world.secrets; 32]);
@@ -161,6 +188,9 @@ impl Protocol for Library {
                     client.engine.handle_command(world.now, accept).unwrap();
                 }
             }
+            ReceiverEvent::Digests { toi, digests, .. } => {
+                client.engine.sink_mut().check_blocks(*toi, digests.clone());
+            }
             ReceiverEvent::Gone { toi, reason } => {
                 client.gone.insert(*toi, reason.clone());
             }
@@ -175,12 +205,25 @@ impl Protocol for Library {
         let Some(index) = host.checked_sub(1) else { return false };
         let client = &mut world.receivers[index];
         let sink = client.engine.sink_mut();
-        let (failed, complete) =
-            (std::mem::take(&mut sink.failed), std::mem::take(&mut sink.complete));
+        let (failed, complete, bad) = (
+            std::mem::take(&mut sink.failed),
+            std::mem::take(&mut sink.complete),
+            std::mem::take(&mut sink.bad),
+        );
+        let objects = &world.source.symbols_mut().objects;
+        let is_right = |toi: &Toi| objects[toi].bytes == sink.object(*toi);
+        let (complete, damaged): (Vec<Toi>, Vec<Toi>) = complete.into_iter().partition(is_right);
         client.done.extend(complete.iter().map(|&toi| (toi, world.now)));
         let done = complete.into_iter().map(|toi| ReceiverCommand::Done { toi });
         let failed = failed.into_iter().map(|block| ReceiverCommand::RestoreFailed { block });
-        let commands: Vec<ReceiverCommand> = done.chain(failed).collect();
+        let damaged = damaged.into_iter().map(|toi| ReceiverCommand::AskDigests { toi });
+        let mut commands: Vec<ReceiverCommand> = done.chain(failed).chain(damaged).collect();
+        let tois: BTreeSet<Toi> = bad.iter().map(|block| block.toi).collect();
+        for toi in tois {
+            let of_item = bad.iter().filter(|block| block.toi == toi);
+            let blocks = of_item.map(|block| block.sbn).collect();
+            commands.push(ReceiverCommand::BadBlocks { toi, blocks });
+        }
         let any = !commands.is_empty();
         for command in commands {
             client.engine.handle_command(world.now, command).unwrap();
@@ -231,12 +274,28 @@ impl Protocol for Library {
 impl World {
     /// Returns a wrong symbol of the block of a genuine packet or of one of the next three.
     fn forge(&mut self, genuine: &[u8]) -> Option<Vec<u8>> {
-        let turn = self.forger?;
-        self.forger = Some(turn.wrapping_add(1));
+        let forger = self.forger.as_mut()?;
+        let Forger { claims, turn } = *forger;
+        forger.turn = turn.wrapping_add(1);
         let DataPacket { header, symbol } = DataPacket::parse(genuine).ok()?;
-        let (sbn, esi) = (header.sbn + turn % 4, turn / 4 % 40);
-        let header = DataHeader { sbn, esi, ..header };
-        Some([&header.emit().ok()?[..], &vec![turn as u8; symbol.len()]].concat())
+        let sbn = header.sbn + turn % 4;
+        // The server gets nowhere near these.
+        let repair = 100 + turn / 4 % 155;
+        let header = match claims {
+            Forged::Any => DataHeader { sbn, esi: turn / 4 % 40, ..header },
+            Forged::Repair => DataHeader { sbn, esi: repair, ..header },
+            Forged::RepairOf(later) => {
+                let transmission = header.transmission.wrapping_add(later);
+                DataHeader { sbn, esi: repair, transmission, ..header }
+            }
+            Forged::RepairAhead(later) => {
+                DataHeader { sbn, esi: repair, index: header.index + later, ..header }
+            }
+        };
+        Some(
+            [&header.emit().ok()?[..], &vec![turn as u8; usize::from(SYMBOL).max(symbol.len())]]
+                .concat(),
+        )
     }
 }
 

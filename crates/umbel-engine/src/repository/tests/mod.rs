@@ -399,7 +399,7 @@ fn a_client_that_leaves_stops_its_transmissions() {
 #[test]
 fn a_wrong_token_is_refused() {
     let mut config = config();
-    config.token = Some("secret".to_owned());
+    config.token = Some("secret".to_owned().into());
     let mut world = World::new(config, objects(1, 10), 15);
     world.add_client(&[1], 0.0);
     world.run_for(Duration::from_secs(1));

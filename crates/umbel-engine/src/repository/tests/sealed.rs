@@ -148,7 +148,7 @@ fn answers(source: &mut Source<MemorySource>) -> Vec<ServerMessage> {
 #[test]
 fn a_client_of_a_sealed_server_takes_each_genuine_packet_once_and_no_other() {
     let key = GroupKey { id: 7, secret: GroupSecret([1; 32]) };
-    let (mut client, toi) = client_of_one_item(vec![key]);
+    let (mut client, toi) = client_of_one_item(vec![key.clone()]);
     let mut server = Keyring::new(key);
     let mut hear = |packet: &[u8]| {
         let by = Address::Channel(channel());

@@ -99,10 +99,11 @@ pub fn symbols_of_sealed_repository(bytes: &[u8]) -> usize {
     };
     let config = SourceConfig {
         seal: Some(seal),
-        token: Some("token".to_owned()),
+        token: Some("token".to_owned().into()),
         ..SourceConfig::new(Tsi(77), data_channel(), rate())
     };
-    let client = ReceiverConfig { token: Some("token".to_owned()), ..ReceiverConfig::default() };
+    let client =
+        ReceiverConfig { token: Some("token".to_owned().into()), ..ReceiverConfig::default() };
     let mut server = Source::new(config, generator(0), Zeros);
     let mut client = Receiver::new(client, generator(0), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);

@@ -214,7 +214,7 @@ fn the_writer_waits_for_room_until_blocks_are_forgotten() {
 /// Returns a sealed pipe for the receiver with this key, and the announced length and digest of its
 /// head.
 fn sealed_pipe(receiver: &SecretKey) -> (PipeWriter, PipeFeed, (u64, Digest), Opener) {
-    let (secret, ephemeral) = ([3; 32], SecretKey([4; 32]));
+    let (secret, ephemeral) = ([3; 32], SecretKey::new([4; 32]));
     let head = seal_head(Tsi(7), &secret, &ephemeral, &[receiver.public()], b"").unwrap();
     let about = (head.len() as u64, Digest(*blake3::hash(&head).as_bytes()));
     let seal = Seal { key: FeedKey::new(Tsi(7), &secret), head };
@@ -230,7 +230,7 @@ proptest! {
         lost in any::<u8>(),
         late in any::<bool>(),
     ) {
-        let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey([1; 32]));
+        let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey::new([1; 32]));
         let head: Vec<u8> = feed
             .head_runs()
             .into_iter()
@@ -267,13 +267,13 @@ proptest! {
 
 #[test]
 fn a_sealed_pipe_is_nothing_to_a_stranger_and_damage_to_it_is_seen() {
-    let admitted = SecretKey([1; 32]);
+    let admitted = SecretKey::new([1; 32]);
     for (key, error) in
-        [(SecretKey([2; 32]), Some(OpenError::NotAdmitted)), (admitted.clone(), None)]
+        [(SecretKey::new([2; 32]), Some(OpenError::NotAdmitted)), (admitted.clone(), None)]
     {
         let (mut writer, mut feed, about, opener) = sealed_pipe(&admitted);
         let opener = if error.is_some() {
-            Opener::new(Tsi(7), key, SecretKey([4; 32]).public())
+            Opener::new(Tsi(7), key, SecretKey::new([4; 32]).public())
         } else {
             opener
         };
@@ -308,7 +308,7 @@ fn a_sealed_pipe_is_nothing_to_a_stranger_and_damage_to_it_is_seen() {
 
 #[test]
 fn a_sealed_pipe_tells_forged_symbols_and_forgets_a_block_of_another_length() {
-    let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey([1; 32]));
+    let (mut writer, mut feed, about, opener) = sealed_pipe(&SecretKey::new([1; 32]));
     assert_eq!(write(&mut writer, &[vec![7; 30]]), [2]);
     let head = feed.head_runs();
     let (mut sink, mut reader) =

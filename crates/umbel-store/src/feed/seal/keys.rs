@@ -7,7 +7,7 @@ use curve25519_dalek::MontgomeryPoint;
 use umbel_engine::seal::Cipher;
 use umbel_wire::Tsi;
 use umbel_wire::feed::{HINT_LEN, SealedHead, WRAPPED_LEN, WrappedKey};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::OpenError;
 use super::symbols::FeedKey;
@@ -60,9 +60,9 @@ fn bytes_of(digits: &str) -> Result<[u8; 32], KeyError> {
 }
 
 /// A secret key: 32 random bytes, which are wiped when it is dropped. In files it is 64 hexadecimal
-/// digits.
+/// digits. `Debug` shows the public key only.
 #[derive(Clone)]
-pub struct SecretKey(pub [u8; 32]);
+pub struct SecretKey([u8; 32]);
 
 impl Drop for SecretKey {
     fn drop(&mut self) {
@@ -70,7 +70,14 @@ impl Drop for SecretKey {
     }
 }
 
+impl ZeroizeOnDrop for SecretKey {}
+
 impl SecretKey {
+    /// Creates a key of these bytes, which must be random.
+    pub fn new(bytes: [u8; 32]) -> SecretKey {
+        SecretKey(bytes)
+    }
+
     /// Returns the public key of this secret key.
     pub fn public(&self) -> PublicKey {
         PublicKey(MontgomeryPoint::mul_base_clamped(self.0).to_bytes())
@@ -86,15 +93,15 @@ impl SecretKey {
     /// small order.
     pub fn feed_secret(&self, feed: Tsi, other: &PublicKey) -> Option<[u8; 32]> {
         let mut hasher = blake3::Hasher::new_derive_key("umbel 2026 sealed feed: receipts");
-        hasher.update(&self.shared(other)?).update(&feed.0.to_be_bytes());
+        hasher.update(&*self.shared(other)?).update(&feed.0.to_be_bytes());
         Some(*hasher.finalize().as_bytes())
     }
 
     /// Computes the secret that only the owners of both keys can compute. Returns `None` if the
     /// other key is of small order, because anyone could then compute the secret.
-    fn shared(&self, other: &PublicKey) -> Option<[u8; 32]> {
-        let shared = MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes();
-        (shared != [0; 32]).then_some(shared)
+    fn shared(&self, other: &PublicKey) -> Option<Zeroizing<[u8; 32]>> {
+        let shared = Zeroizing::new(MontgomeryPoint(other.0).mul_clamped(self.0).to_bytes());
+        (*shared != [0; 32]).then_some(shared)
     }
 }
 
@@ -107,7 +114,6 @@ impl FromStr for SecretKey {
 }
 
 impl fmt::Debug for SecretKey {
-    /// Shows the public key only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SecretKey(of {})", self.public())
     }
@@ -118,6 +124,14 @@ struct Pair {
     hint: [u8; HINT_LEN],
     wrapping: [u8; 32],
 }
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.wrapping.zeroize();
+    }
+}
+
+impl ZeroizeOnDrop for Pair {}
 
 impl Pair {
     fn new(feed: Tsi, shared: &[u8; 32], ephemeral: &PublicKey, receiver: &PublicKey) -> Pair {
@@ -160,12 +174,12 @@ pub fn seal_head(
     let mut keys = Vec::with_capacity(receivers.len());
     for receiver in receivers {
         let shared = ephemeral.shared(receiver).ok_or(SealError::Weak(*receiver))?;
-        let Pair { hint, wrapping } = Pair::new(feed, &shared, &public, receiver);
+        let pair = Pair::new(feed, &shared, &public, receiver);
         let mut wrapped = Vec::with_capacity(WRAPPED_LEN);
-        Cipher::aes_256(&wrapping).append_sealed(NONCE, NO_PLACE, secret, &mut wrapped);
+        Cipher::aes_256(&pair.wrapping).append_sealed(NONCE, NO_PLACE, secret, &mut wrapped);
         let mut key = [0; WRAPPED_LEN];
         key.copy_from_slice(&wrapped);
-        keys.push(WrappedKey { hint, key });
+        keys.push(WrappedKey { hint: pair.hint, key });
     }
     // The sorted order reveals nothing about the order of the list.
     keys.sort_unstable();
@@ -203,13 +217,16 @@ impl Opener {
         let head = SealedHead::parse(head).map_err(|_| OpenError::Damaged)?;
         let shared = self.secret.shared(&self.ephemeral).ok_or(OpenError::Damaged)?;
         let own = self.secret.public();
-        let Pair { hint, wrapping } = Pair::new(self.feed, &shared, &self.ephemeral, &own);
-        let wrapped = head.keys().find(|key| key.hint == hint).ok_or(OpenError::NotAdmitted)?;
+        let pair = Pair::new(self.feed, &shared, &self.ephemeral, &own);
+        let wrapped =
+            head.keys().find(|key| key.hint == pair.hint).ok_or(OpenError::NotAdmitted)?;
         let mut bytes = wrapped.key;
-        let secret = Cipher::aes_256(&wrapping)
+        let secret = Cipher::aes_256(&pair.wrapping)
             .open_in_place(NONCE, NO_PLACE, &mut bytes)
             .and_then(|secret| secret.try_into().ok())
+            .map(Zeroizing::<[u8; 32]>::new)
             .ok_or(OpenError::Damaged)?;
+        bytes.zeroize();
         let key = FeedKey::new(self.feed, &secret);
         let manifest = match head.manifest {
             [] => Vec::new(),
@@ -247,7 +264,17 @@ mod tests {
         assert_eq!(SecretKey(secret.0).public(), public);
         let other = hex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
         let shared = hex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742");
-        assert_eq!(SecretKey(secret.0).shared(&other), Some(shared.0));
+        assert_eq!(SecretKey(secret.0).shared(&other).map(|it| *it), Some(shared.0));
+    }
+
+    #[test]
+    fn secret_keys_are_wiped_when_they_are_dropped_and_not_printed() {
+        fn is_wiped<T: ZeroizeOnDrop>() {}
+        is_wiped::<SecretKey>();
+        is_wiped::<Pair>();
+        let secret = SecretKey([0xAB; 32]);
+        let shown = format!("{secret:?} {:?}", Opener::new(FEED, secret.clone(), secret.public()));
+        assert!(!shown.contains("abababab") && !shown.contains("171, 171"), "{shown}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use umbel_engine::seal::{Cipher, NONCE_LEN, TAG_LEN};
 use umbel_wire::Tsi;
+use zeroize::Zeroizing;
 
 /// Number of bytes by which sealing lengthens a symbol.
 pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
@@ -10,24 +11,19 @@ pub const SEAL_LEN: usize = NONCE_LEN + TAG_LEN;
 pub struct FeedKey {
     feed: Tsi,
     symbols: Cipher,
-    nonces: [u8; 32],
+    nonces: Zeroizing<[u8; 32]>,
     manifest: Cipher,
 }
 
 impl FeedKey {
     /// Derives the keys from the feed's secret, which must be random and used for this feed only.
     pub fn new(feed: Tsi, secret: &[u8; 32]) -> FeedKey {
+        let derive = |context| Zeroizing::new(blake3::derive_key(context, secret));
         FeedKey {
             feed,
-            symbols: Cipher::aes_256(&blake3::derive_key(
-                "umbel 2026 sealed feed: symbols",
-                secret,
-            )),
-            nonces: blake3::derive_key("umbel 2026 sealed feed: nonces", secret),
-            manifest: Cipher::aes_256(&blake3::derive_key(
-                "umbel 2026 sealed feed: manifest",
-                secret,
-            )),
+            symbols: Cipher::aes_256(&derive("umbel 2026 sealed feed: symbols")),
+            nonces: derive("umbel 2026 sealed feed: nonces"),
+            manifest: Cipher::aes_256(&derive("umbel 2026 sealed feed: manifest")),
         }
     }
 

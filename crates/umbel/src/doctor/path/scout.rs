@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver as Inbox, Sender as Outbox};
 use umbel_engine::SessionId;
 use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io, Mailbox};
-use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent};
+use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEvent, Token};
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_engine::units::Rate;
 use umbel_net::interface::Interface;
@@ -130,7 +130,7 @@ impl Scout {
         let host = ScoutHost { events: outbox.clone() };
         let config = ReceiverConfig {
             agent: concat!("umbel-doctor/", env!("CARGO_PKG_VERSION")).to_owned(),
-            token: url.token.clone(),
+            token: url.token.clone().map(Token::from),
             ..ReceiverConfig::default()
         };
         let engine = Receiver::new(config, generator(0), NoSink);

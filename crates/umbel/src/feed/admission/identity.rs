@@ -32,7 +32,7 @@ pub fn load_or_create(path: &Path) -> anyhow::Result<SecretKey> {
     };
     let write = || format!("cannot write this receiver's key to {shown}");
     DirBuilder::new().recursive(true).mode(0o700).create(directory).with_context(write)?;
-    let secret = SecretKey(random()?);
+    let secret = SecretKey::new(random()?);
     // Created with mode 0600.
     let mut file =
         tempfile::Builder::new().prefix(".key-").tempfile_in(directory).with_context(write)?;

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     fn key(n: u8) -> PublicKey {
-        SecretKey([n; 32]).public()
+        SecretKey::new([n; 32]).public()
     }
 
     #[test]

@@ -25,6 +25,7 @@ use umbel_engine::tmtp::List;
 use umbel_store::feed::seal::{FeedKey, PublicKey, Seal, SecretKey, seal_head};
 use umbel_wire::Tsi;
 use umbel_wire::feed::HEAD_LEN;
+use zeroize::Zeroizing;
 
 pub use identity::load_or_create;
 pub use list::AdmitList;
@@ -35,31 +36,35 @@ use crate::endpoint::random;
 /// The secrets with which a source seals its feed; see [`umbel_store::feed::seal`].
 pub(super) struct Sealing {
     feed: Tsi,
-    secret: [u8; 32],
+    secret: Zeroizing<[u8; 32]>,
     ephemeral: SecretKey,
     receivers: Vec<PublicKey>,
     /// What the source shares with each of them.
-    shared: BTreeMap<PublicKey, [u8; 32]>,
+    shared: BTreeMap<PublicKey, Zeroizing<[u8; 32]>>,
 }
 
 impl Sealing {
     /// Creates fresh keys for a feed that these receivers can read.
     pub(super) fn new(feed: Tsi, receivers: Vec<PublicKey>) -> anyhow::Result<Sealing> {
-        let ephemeral = SecretKey(random()?);
-        let shared =
-            receivers.iter().filter_map(|key| Some((*key, ephemeral.feed_secret(feed, key)?)));
+        let ephemeral = SecretKey::new(random()?);
+        let shared = receivers
+            .iter()
+            .filter_map(|key| Some((*key, Zeroizing::new(ephemeral.feed_secret(feed, key)?))));
         let shared = shared.collect();
-        Ok(Sealing { feed, secret: random()?, ephemeral, receivers, shared })
+        Ok(Sealing { feed, secret: Zeroizing::new(random()?), ephemeral, receivers, shared })
     }
 
     /// Returns what the source shares with a receiver on the list.
     fn shared(&self, receiver: &PublicKey) -> Option<&[u8; 32]> {
-        self.shared.get(receiver)
+        self.shared.get(receiver).map(|secret| &**secret)
     }
 
     /// Returns the list as the source's engine needs it, with a fresh secret of the tree.
     pub(super) fn list(&self) -> anyhow::Result<List> {
-        Ok(List::Has { tree: random()?, receivers: self.shared.values().copied().collect() })
+        Ok(List::Has {
+            tree: random()?,
+            receivers: self.shared.values().map(|secret| **secret).collect(),
+        })
     }
 
     /// Returns the public key that is announced.

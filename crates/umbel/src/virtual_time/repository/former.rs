@@ -48,8 +48,8 @@ impl Former {
     /// Returns whether any of its keys opens a packet of either channel.
     fn reads(&self, payload: &[u8]) -> bool {
         self.keys.iter().any(|key| {
-            let packet = Keyring::new(*key).open_packet(payload, &mut Vec::new()).is_ok();
-            packet || Keyring::new(*key).open_message(payload).is_ok()
+            let packet = Keyring::new(key.clone()).open_packet(payload, &mut Vec::new()).is_ok();
+            packet || Keyring::new(key.clone()).open_message(payload).is_ok()
         })
     }
 }
@@ -72,8 +72,9 @@ impl App for Former {
         match ServerMessage::parse(&message).ok().and_then(Parsed::message) {
             Some(ServerMessage::Welcome { keys, .. }) => self.keys.extend(keys),
             Some(ServerMessage::Key(key)) => {
+                let id = key.id;
                 self.keys.push(key);
-                self.say(context, &ClientMessage::HasKey { key: key.id });
+                self.say(context, &ClientMessage::HasKey { key: id });
             }
             _ => {}
         }
