@@ -13,8 +13,8 @@
 //! | `tornado.csv`, `tornado.svg` | the same for the bars of the sensitivity: x is -1 to the left, 1 to the right |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
-//! `runs.csv` beside them is the [archive](crate::archive)'s. A series whose name ends with
-//! `(reported)` has the paper's own points.
+//! `runs.csv` beside them is the [archive](crate::archive)'s, and so is `runs.parquet` in a build with
+//! the feature `parquet`. A series whose name ends with `(reported)` has the paper's own points.
 //!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!

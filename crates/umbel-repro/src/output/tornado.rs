@@ -8,6 +8,8 @@ use super::{Bar, Panel, escape, number};
 
 /// Greatest length of a bar.
 const LENGTH: f64 = 230.0;
+/// Number of ticks to each side, about, and least length that the axis has: it counts.
+const TICKS: f64 = 4.0;
 /// Distance between bars, and their height.
 const STEP: f64 = 30.0;
 const HEIGHT: f64 = 18.0;
@@ -27,8 +29,8 @@ pub(super) struct Tornado<'a> {
 impl Tornado<'_> {
     pub(super) fn new(panel: &Panel) -> Tornado<'_> {
         let sides = panel.bars.iter().flat_map(|bar| bar.sides.iter().flatten());
-        let most = sides.map(|(_, length)| *length).fold(1.0, f64::max);
-        let scale = Scale::new((0.0, most), 4, true).onto(0.0, LENGTH);
+        let most = sides.map(|(_, length)| *length).fold(TICKS, f64::max);
+        let scale = Scale::new((0.0, most), TICKS as u32, true).onto(0.0, LENGTH);
         let widest = |side: usize| {
             let texts = panel.bars.iter().filter_map(|bar| bar.sides[side].as_ref());
             texts.map(|side| text_width(&label(side))).fold(0.0, f64::max)
@@ -56,8 +58,10 @@ impl Tornado<'_> {
     pub(super) fn draw(&self, svg: &mut String) {
         let _ = writeln!(svg, "<g transform=\"translate({:.1} 0)\">", self.middle);
         let bottom = self.bottom();
-        for (value, name) in self.scale.ticks() {
-            let x = self.scale.pixel(value);
+        // Lengths are counts.
+        let ticks = self.scale.ticks().into_iter().map(|(value, _)| value);
+        for value in ticks.filter(|value| value.fract().abs() < 1e-9) {
+            let (x, name) = (self.scale.pixel(value), number::rounded(value));
             for x in if value > 0.0 { vec![-x, x] } else { vec![x] } {
                 let _ = writeln!(
                     svg,
@@ -92,7 +96,7 @@ impl Tornado<'_> {
         {
             let Some(side) = side else { continue };
             let length = self.scale.pixel(side.1);
-            let (from, top) = (if sign < 0.0 { -length } else { 0.0 }, y - HEIGHT / 2.0);
+            let (from, top) = (if sign < 0.0 { 0.0 - length } else { 0.0 }, y - HEIGHT / 2.0);
             let _ = writeln!(
                 svg,
                 "<g class=\"curve c{colour}\"><title>{name}: {}</title><rect class=\"filled\" \

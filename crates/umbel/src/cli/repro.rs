@@ -290,6 +290,8 @@ fn computed(
     let report = experiments(Pool::of(common.threads()).keeping(archive.clone()), &bar);
     bar.meter.clear();
     archive.finish()?;
+    #[cfg(feature = "parquet")]
+    archive.write_parquet()?;
     report.write(&common.out)?;
     let took = (started.elapsed(), manifest::processor_time()?.saturating_sub(processor_before));
     Manifest::new(&report, common, begun, took)?.write(&common.out)?;
