@@ -106,6 +106,8 @@
 //!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH, so
 //!   that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs, and the
 //!   pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
+//! - With [`SourceConfig::acks_per_window`] the source tells which acknowledgements may be dropped on
+//!   their way to it ([`AckFilter`]).
 //! - Retransmissions wait for room in the child's congestion window [RFC 6675 §5] where that bounds
 //!   the multicast. In other groups what is multicast fills it anyway, and it bounds the
 //!   retransmissions alone.
