@@ -530,7 +530,7 @@ fn bars_lie_on_both_sides_of_what_was_chosen() {
     let [[left, long], [right, short], [_, none]] = rects[..] else { panic!("{rects:?}") };
     assert!((left + long).abs() < 0.1 && right.abs() < 0.1 && none.abs() < 0.1);
     assert!((long - 2.0 * short).abs() < 0.1);
-    let texts = svg.descendants().filter(|node| node.is_text());
+    let texts = svg.descendants().filter(roxmltree::Node::is_text);
     let texts: Vec<&str> = texts.filter_map(|node| node.text()).collect();
     let ticks = texts.iter().filter_map(|text| text.parse().ok()).collect::<Vec<u32>>();
     assert_eq!(ticks, [0, 1, 1, 2, 2, 3, 3, 4, 4], "whole numbers on both sides");
