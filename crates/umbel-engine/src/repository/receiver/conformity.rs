@@ -167,7 +167,9 @@ mod tests {
 
     fn conformity() -> Conformity {
         let mut conformity = Conformity::default();
-        [7, 8].iter().for_each(|&number| conformity.announce(&announcement(number)));
+        for number in [7, 8] {
+            conformity.announce(&announcement(number));
+        }
         conformity
     }
 

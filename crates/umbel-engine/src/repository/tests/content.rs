@@ -138,7 +138,9 @@ impl MemorySink {
         let blocks = self.blocks.range(of_item);
         let wrong = blocks.filter(|(id, block)| digest_of(block) != digests[id.sbn as usize]);
         let wrong: Vec<BlockId> = wrong.map(|(&id, _)| id).collect();
-        wrong.iter().for_each(|&block| self.drop_block(block));
+        for &block in &wrong {
+            self.drop_block(block);
+        }
         self.bad.extend(wrong);
         self.digests.insert(toi, digests);
     }
