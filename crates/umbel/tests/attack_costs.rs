@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 use support::bench::{Bench, EVERYTHING};
 use support::feeds::Feeds;
 use support::forgeries::{self, Announced, Sniffed};
+use support::greedy::Greedy;
+use support::pipes::Pipe;
 use support::stranger::{Heard, Mark, Stranger, Voice};
-use support::town::{Door, HONEST, SHAPE, STRANGER, sniff, town};
+use support::town::{Door, HONEST, SHAPE, STRANGER, STRANGERS, sniff, town_with};
 use support::{files, lab, star};
-use umbel_lab::Impairment;
+use umbel_lab::{Impairment, Lab};
 use umbel_wire::Tsi;
 
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -36,10 +38,22 @@ const WAITING: usize = 4_096;
 type Attack = Box<dyn FnMut(&mut Voice, &[Heard]) + Send>;
 type Make = fn(mpsc::Receiver<Sniffed>) -> Attack;
 
+/// Who attacks.
+#[derive(Clone, Copy)]
+enum Who {
+    One(Make),
+    /// Each on a host of its own.
+    Several(&'static [Make]),
+    /// A client that guesses the token, in session after session.
+    Guesser,
+}
+
 /// A way to transfer files to the honest receivers.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Feed(Door),
+    /// The larger file as a pipe, sealed or not.
+    Pipe(bool),
     /// A repository, with or without a token.
     Repository(bool),
 }
@@ -70,11 +84,58 @@ fn steadily(mut attack: Attack) -> Attack {
     })
 }
 
+/// Those who attack one transfer.
+struct Strangers {
+    strangers: Vec<Stranger>,
+    guesser: Option<Greedy>,
+}
+
+impl Strangers {
+    /// Starts them. One of them learns what was `told`.
+    fn start(
+        who: Option<Who>,
+        lab: &Lab,
+        mark: Mark,
+        told: mpsc::Receiver<Sniffed>,
+        url: &str,
+    ) -> Strangers {
+        let makes: &[Make] = match &who {
+            Some(Who::One(make)) => std::slice::from_ref(make),
+            Some(Who::Several(makes)) => makes,
+            Some(Who::Guesser) | None => &[],
+        };
+        let mut told = Some(told);
+        let strangers = STRANGERS.into_iter().zip(makes).map(|(host, make)| {
+            let told = told.take().unwrap_or_else(|| mpsc::channel().1);
+            Stranger::start(lab.host(host).unwrap(), mark, steadily(make(told)))
+        });
+        let strangers = strangers.collect();
+        let guesser = matches!(who, Some(Who::Guesser))
+            .then(|| Greedy::start(lab.host(STRANGER).unwrap(), ("greedy", "guesses"), url));
+        Strangers { strangers, guesser }
+    }
+
+    /// Stops them. Returns the number of datagrams that they have sent.
+    fn stop(self) -> u64 {
+        if let Some(mut guesser) = self.guesser {
+            assert!(guesser.is_at_it(), "it has given up");
+        }
+        self.strangers.into_iter().map(Stranger::stop).sum()
+    }
+}
+
+#[test]
+#[ignore = "is started by the other test"]
+fn greedy() {
+    support::greedy::act();
+}
+
 /// Transfers once. Returns the time until the last honest receiver has every byte, and the
-/// datagrams that the stranger sent a second.
-fn transfer(way: Way, attack: Option<Make>) -> Option<(f64, f64)> {
-    let lab = town()?;
-    match way {
+/// datagrams that strangers sent a second.
+fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
+    let lab = town_with(STRANGERS.len())?;
+    let (_, nothing) = mpsc::channel();
+    let (start, strangers) = match way {
         Way::Feed(door) => {
             let feeds = Feeds::new(&lab, PLAN);
             let options = door.of_sender(&feeds);
@@ -83,13 +144,21 @@ fn transfer(way: Way, attack: Option<Make>) -> Option<(f64, f64)> {
             let mark = Mark::of(&sender.events("sending").remove(0));
             let (_tap, told) = sniff(&lab, feeds.host(STRANGER));
             let start = Instant::now();
-            let stranger = attack
-                .map(|make| Stranger::start(feeds.host(STRANGER), mark, steadily(make(told))));
+            let strangers = Strangers::start(who, &lab, mark, told, "");
             for receiver in &mut door.receivers(&feeds) {
                 feeds.check(receiver, PATIENCE);
             }
-            let seconds = start.elapsed().as_secs_f64();
-            Some((seconds, stranger.map_or(0, Stranger::stop) as f64 / seconds))
+            (start, strangers)
+        }
+        Way::Pipe(sealed) => {
+            let feeds = Feeds::new(&lab, PLAN);
+            let pipe = Pipe::send(&feeds, sealed);
+            let start = Instant::now();
+            let strangers = Strangers::start(who, &lab, pipe.mark, nothing, "");
+            for receiver in pipe.receive(&feeds) {
+                Pipe::check(&feeds, receiver);
+            }
+            (start, strangers)
         }
         Way::Repository(token) => {
             let bench = Bench::new(&lab, PLAN);
@@ -99,17 +168,16 @@ fn transfer(way: Way, attack: Option<Make>) -> Option<(f64, f64)> {
             let group = "239.1.2.3:7702".parse().unwrap();
             let source = (bench.host("h1").addr4(), 7702).into();
             let mark = Mark { tsi: Tsi(0), source, domain: group };
-            let (_, told) = mpsc::channel();
             let start = Instant::now();
-            let stranger = attack
-                .map(|make| Stranger::start(bench.host(STRANGER), mark, steadily(make(told))));
+            let strangers = Strangers::start(who, &lab, mark, nothing, &server.url);
             for client in &mut HONEST.map(|host| bench.get(host, &server.url, EVERYTHING)) {
                 bench.check_all(client, PATIENCE);
             }
-            let seconds = start.elapsed().as_secs_f64();
-            Some((seconds, stranger.map_or(0, Stranger::stop) as f64 / seconds))
+            (start, strangers)
         }
-    }
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    Some((seconds, strangers.stop() as f64 / seconds))
 }
 
 fn reporter() -> Attack {
@@ -140,7 +208,7 @@ fn announced(how: Announced) -> Attack {
 }
 
 /// All attacks, with their numbers in the review.
-fn attacks() -> Vec<(&'static str, Way, Make)> {
+fn attacks() -> Vec<(&'static str, Way, Who)> {
     let (open, token, list) = (Door::Open, Door::Token, Door::List);
     let feeds: [(&str, Door, Make); 25] = [
         ("C1 forged heads", open, |_| Box::new(forgeries::false_heads())),
@@ -169,7 +237,26 @@ fn attacks() -> Vec<(&'static str, Way, Make)> {
         ("replay of what was heard", open, |_| Box::new(forgeries::echo())),
         ("nothing at all", open, |_| Box::new(|_, _| {})),
     ];
-    let repositories: [(&str, bool, Make); 4] = [
+    let pipes: [(&str, bool, Make); 5] = [
+        ("C1 wrong symbols", false, |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1))),
+        ("C1 wrong symbols", true, |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1))),
+        ("C2 blocks of another", false, |_| Box::new(forgeries::false_pipe(b"rm -rf evil\n"))),
+        ("H3 forged end", false, |_| Box::new(forgeries::truncator())),
+        ("H3 forged end", true, |_| Box::new(forgeries::truncator())),
+    ];
+    let several: [(&str, Way, Who); 2] = [
+        (
+            "three strangers: C1 wrong symbols, H2, H4",
+            Way::Feed(open),
+            Who::Several(&[
+                |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1)),
+                |_| Box::new(forgeries::refuser()),
+                |_| Box::new(forgeries::usurper()),
+            ]),
+        ),
+        ("R6 guesses of the token", Way::Repository(true), Who::Guesser),
+    ];
+    let repositories: [(&str, bool, Make); 6] = [
         ("R1 replay and alteration", true, |_| repeater()),
         ("R7 wrong symbols", false, |_| Box::new(forgeries::false_items(false))),
         ("R7 wrong symbols under the server's address", false, |_| {
@@ -178,10 +265,16 @@ fn attacks() -> Vec<(&'static str, Way, Make)> {
         ("R7 wrong symbols under the server's address", true, |_| {
             Box::new(forgeries::false_items(true))
         }),
+        ("R7 repair symbols alone", false, |_| Box::new(forgeries::false_repairs(0))),
+        ("R7 repair symbols alone, of later transmissions", false, |_| {
+            Box::new(forgeries::false_repairs(1_000))
+        }),
     ];
-    let feeds = feeds.map(|(name, door, make)| (name, Way::Feed(door), make));
-    let repositories = repositories.map(|(name, token, make)| (name, Way::Repository(token), make));
-    feeds.into_iter().chain(repositories).collect()
+    let feeds = feeds.map(|(name, door, make)| (name, Way::Feed(door), Who::One(make)));
+    let pipes = pipes.map(|(name, sealed, make)| (name, Way::Pipe(sealed), Who::One(make)));
+    let repositories =
+        repositories.map(|(name, token, make)| (name, Way::Repository(token), Who::One(make)));
+    feeds.into_iter().chain(pipes).chain(repositories).chain(several).collect()
 }
 
 fn name_of(way: Way) -> &'static str {
@@ -189,6 +282,8 @@ fn name_of(way: Way) -> &'static str {
         Way::Feed(Door::Open) => "`send`",
         Way::Feed(Door::Token) => "`send --token`",
         Way::Feed(Door::List) => "`send --admit`",
+        Way::Pipe(false) => "`send -`",
+        Way::Pipe(true) => "`send - --admit`",
         Way::Repository(false) => "`serve`",
         Way::Repository(true) => "`serve --token`",
     }
@@ -215,20 +310,20 @@ fn what_each_attack_costs() {
     let only = std::env::var("ATTACK_ONLY").unwrap_or_default();
     println!("| attack | on | datagrams a second | without, s | with, s | ratio | of the pairs |");
     println!("|---|---|---|---|---|---|---|");
-    for (name, way, make) in attacks() {
+    for (name, way, who) in attacks() {
         if !format!("{name} {}", name_of(way)).contains(&only) {
             continue;
         }
         let (mut without, mut with, mut rates, mut ratios) = (vec![], vec![], vec![], vec![]);
         for pair in 0..pairs {
             // Which comes first changes, so that a machine that gets busier favours neither.
-            let first = if pair % 2 == 0 { None } else { Some(make) };
-            let second = if pair % 2 == 0 { Some(make) } else { None };
+            let first = if pair % 2 == 0 { None } else { Some(who) };
+            let second = if pair % 2 == 0 { Some(who) } else { None };
             let mut times = [0.0; 2];
-            for attack in [first, second] {
-                let (seconds, rate) = transfer(way, attack).unwrap();
-                times[usize::from(attack.is_some())] = seconds;
-                if attack.is_some() {
+            for who in [first, second] {
+                let (seconds, rate) = transfer(way, who).unwrap();
+                times[usize::from(who.is_some())] = seconds;
+                if who.is_some() {
                     rates.push(rate);
                 }
             }

@@ -25,9 +25,12 @@ use support::feeds::Feeds;
 use support::files;
 use support::forgeries::{self, Announced, Sniffed};
 use support::group;
+use support::pipes::Pipe;
 use support::process::Process;
 use support::stranger::{DIRECTORY, Heard, Mark, Stranger, Voice};
-use support::town::{Door, HONEST, SHAPE, STRANGER, keyed, list_of, sniff, town};
+use support::town::{
+    Door, HONEST, SHAPE, STRANGER, STRANGERS, keyed, list_of, sniff, town, town_with,
+};
 
 /// Patience with a program on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -64,33 +67,12 @@ fn withstands(
 fn withstands_in_a_pipe(door: Door, attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {
     let Some(lab) = town() else { return };
     let feeds = Feeds::new(&lab, PLAN);
-    let sealed = door == Door::List;
-    let (admit, key) = if sealed {
-        list_of(&feeds, &HONEST);
-        (" --admit receivers", " --key $0")
-    } else {
-        ("", "")
-    };
-    let line = "exec 3< <(sleep 2; cat in/large) && exec \"$UMBEL\" send - --json --name feed \
-                --rate 10M --wait-for 4";
-    let line = format!("{line}{admit} <&3");
-    let mut command = feeds.host("h1").command("bash");
-    command.args(["-c", &line]).current_dir(feeds.directory.path());
-    command.env("UMBEL", env!("CARGO_BIN_EXE_umbel"));
-    let mut sender = Process::start("sender", command, &feeds.logs);
-    let mark = Mark::of(&sender.wait_for_event("sending", SOON));
-    let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
-    let receive = format!("\"$UMBEL\" recv feed --wait 20s --as $0{key} -o - > $0.out");
-    let receivers = HONEST.map(|host| (host, feeds.shell(host, &receive.replace("$0", host))));
-    for (host, receiver) in receivers {
-        let output = receiver.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        let whole = std::fs::read(feeds.input().join("large")).unwrap();
-        let got = std::fs::read(feeds.directory.path().join(host).with_extension("out")).unwrap();
-        assert!(got == whole, "{host} has {} of {} bytes: {said}", got.len(), whole.len());
-        assert!(output.status.success(), "{host}: {said}");
+    let mut pipe = Pipe::send(&feeds, door == Door::List);
+    let stranger = Stranger::start(feeds.host(STRANGER), pipe.mark, attack);
+    for receiver in pipe.receive(&feeds) {
+        Pipe::check(&feeds, receiver);
     }
-    sender.wait_done(PATIENCE);
+    pipe.sender.wait_done(PATIENCE);
     assert!(stranger.stop() > ATTACK);
 }
 
@@ -464,6 +446,39 @@ fn h6_names_that_anybody_could_report_by_are_refused() {
 #[test]
 fn h7_requests_in_others_names_starve_nobody() {
     withstands(&[], forgeries::asker());
+}
+
+#[test]
+fn several_strangers_at_once_stop_nobody() {
+    type Attack = Box<dyn FnMut(&mut Voice, &[Heard]) + Send>;
+    let Some(lab) = town_with(STRANGERS.len()) else { return };
+    let feeds = Feeds::new(&lab, PLAN);
+    let mut sender = feeds.send(&["--rate", "10M", "--wait-for", "4"]);
+    let mark = Mark::of(&sender.events("sending").remove(0));
+    let attacks: [Attack; 3] = [
+        Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1)),
+        Box::new(forgeries::waverer()),
+        Box::new(forgeries::usurper()),
+    ];
+    let strangers: Vec<Stranger> = STRANGERS
+        .into_iter()
+        .zip(attacks)
+        .map(|(host, attack)| Stranger::start(feeds.host(host), mark, attack))
+        .collect();
+    for receiver in &mut HONEST.map(|host| feeds.recv(host, &[])) {
+        feeds.check(receiver, PATIENCE);
+    }
+    let sent: Vec<u64> = strangers.into_iter().map(Stranger::stop).collect();
+    assert!(sent.iter().all(|&sent| sent > ATTACK), "{sent:?}");
+    // The sender says truly that one who joined does not have it.
+    sender.wait_end(PATIENCE);
+    let summary = sender.events("done").pop().unwrap()["summary"].clone();
+    assert_eq!(summary["done"], HONEST.len(), "{summary}");
+}
+
+#[test]
+fn c1_wrong_symbols_stop_no_pipe() {
+    withstands_in_a_pipe(Door::Open, forgeries::false_symbols(SHAPE.0, SHAPE.1));
 }
 
 #[test]

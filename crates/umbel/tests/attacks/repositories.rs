@@ -8,7 +8,7 @@ use umbel_wire::Tsi;
 use super::support::bench::{Bench, EVERYTHING, SOON};
 use super::support::forgeries;
 use super::support::greedy::{self, Greedy};
-use super::support::stranger::{Mark, Stranger, Voice};
+use super::support::stranger::{Heard, Mark, Stranger, Voice};
 use super::support::town::{HONEST, STRANGER, town};
 use super::{ATTACK, PATIENCE, PLAN};
 
@@ -149,16 +149,15 @@ fn r6_guesses_of_the_token_keep_nobody_else_out() {
     server.stop();
 }
 
-/// Sends wrong symbols of a repository's items, under the server's address or the stranger's own.
-/// Returns what the clients say, who have every byte.
-fn wrong_symbols(forged: bool) -> Option<Vec<Value>> {
+/// Serves items to the honest receivers while a stranger sends wrong symbols of them. Returns what the
+/// receivers say, who have every byte.
+fn wrong_symbols(attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) -> Option<Vec<Value>> {
     let lab = town()?;
     let bench = Bench::new(&lab, PLAN);
     let mut server = bench.serve(&["--rate", "10M", "--group", "239.1.2.3"]);
     let group = "239.1.2.3:7702".parse().unwrap();
     let source = (bench.host("h1").addr4(), 7702).into();
     let mark = Mark { tsi: Tsi(0), source, domain: group };
-    let attack = forgeries::false_items(forged);
     let stranger = Stranger::start(bench.host(STRANGER), mark, attack);
     let mut honest = HONEST.map(|host| bench.get(host, &server.url, EVERYTHING));
     let summaries = honest.iter_mut().map(|client| bench.check_all(client, PATIENCE)).collect();
@@ -169,15 +168,25 @@ fn wrong_symbols(forged: bool) -> Option<Vec<Value>> {
 
 #[test]
 fn r7_wrong_symbols_keep_no_item_from_ending() {
-    let Some(summaries) = wrong_symbols(true) else { return };
+    let Some(summaries) = wrong_symbols(forgeries::false_items(true)) else { return };
     // Few are whole before the client knows what is wrong.
     let few = |summary: &Value| summary["damaged_blocks"].as_u64().is_some_and(|count| count <= 8);
     assert!(summaries.iter().all(few), "{summaries:?}");
 }
 
 #[test]
+fn r7_repair_symbols_that_repeat_no_number_cost_no_item() {
+    for later in [0, 1_000] {
+        let Some(summaries) = wrong_symbols(forgeries::false_repairs(later)) else { return };
+        let few =
+            |summary: &Value| summary["damaged_blocks"].as_u64().is_some_and(|count| count <= 4);
+        assert!(summaries.iter().all(few), "{later}: {summaries:?}");
+    }
+}
+
+#[test]
 fn r7_a_group_of_any_source_is_deaf_to_strangers() {
-    let Some(summaries) = wrong_symbols(false) else { return };
+    let Some(summaries) = wrong_symbols(forgeries::false_items(false)) else { return };
     assert!(summaries.iter().all(|summary| summary["damaged_blocks"] == 0), "{summaries:?}");
 }
 

@@ -350,6 +350,26 @@ pub(crate) fn false_items(forged: bool) -> impl FnMut(&mut Voice, &[Heard]) + Se
     }
 }
 
+/// Sends repair symbols with a wrong content, under the server's address and under numbers that the
+/// server does not use, of each item whose packets it hears: in the place of the packet, or of a
+/// transmission so much later (R7).
+pub(crate) fn false_repairs(later: u32) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut last: Option<(DataHeader, usize)> = None;
+    let mut turns = Turns::default();
+    move |voice, heard| {
+        let packets = heard.iter().filter_map(|one| DataPacket::parse(&one.bytes).ok());
+        let fresh = packets.map(|packet| (packet.header, packet.symbol.len())).next_back();
+        last = fresh.or(last);
+        let Some((header, len)) = last else { return };
+        let turn = turns.next() as u32;
+        let (sbn, esi) = (header.sbn.saturating_add(turn % 4), 160 + turn / 4 % 95);
+        let transmission = header.transmission.wrapping_add(later);
+        let Ok(head) = (DataHeader { sbn, esi, transmission, ..header }).emit() else { return };
+        let packet = [&head[..], &vec![turn as u8; len]].concat();
+        voice.say_as(voice.mark.source, voice.mark.domain, &packet);
+    }
+}
+
 /// Asks for a place and for all blocks, under its own address, and says again to all what the group
 /// heard. Counts the datagrams that come back (H5).
 pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]) + Send {

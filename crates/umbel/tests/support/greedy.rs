@@ -41,7 +41,8 @@ impl Drop for Greedy {
     }
 }
 
-/// Plays the role that the environment names, for ever: about a thousand messages a second.
+/// Plays the role that the environment names, for ever: about a thousand messages a second, or a
+/// session for each guess, as many as the server lets in.
 pub(crate) fn act() {
     let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(SERVER)) else { return };
     let url: SessionUrl = url.parse().unwrap();
@@ -52,16 +53,20 @@ pub(crate) fn act() {
         drop(sessions);
         return;
     }
-    loop {
+    for guess in 0_u64.. {
         let connected = ClientSession::connect(&url, &ConnectOptions::default(), |_| ());
         let Ok(session) = connected else { continue };
         let hello = ClientMessage::Hello {
             agent: "greedy".to_owned(),
-            token: url.token.clone(),
+            token: if role == "guesses" {
+                Some(format!("guess{guess}"))
+            } else {
+                url.token.clone()
+            },
             seals: true,
         };
         say(&session, &hello);
-        for turn in 0_u32.. {
+        for turn in (0_u32..).take_while(|_| role != "guesses") {
             if !say(&session, &wish(&role, turn)) {
                 break;
             }

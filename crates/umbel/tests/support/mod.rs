@@ -10,6 +10,7 @@ pub(crate) mod forgeries;
 pub(crate) mod greedy;
 pub(crate) mod ladder;
 pub(crate) mod lms;
+pub(crate) mod pipes;
 pub(crate) mod process;
 pub(crate) mod routers;
 pub(crate) mod segments;

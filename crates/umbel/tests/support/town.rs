@@ -11,16 +11,24 @@ use super::forgeries::Sniffed;
 use super::tap::Tap;
 use super::{lab, star};
 
-/// Honest receivers: hosts `h2` to `h5`. The stranger is `h6`, with a link without loss.
+/// Honest receivers: hosts `h2` to `h5`. Strangers are `h6` and those after it, with links without
+/// loss.
 pub(crate) const HONEST: [&str; 4] = ["h2", "h3", "h4", "h5"];
-pub(crate) const STRANGER: &str = "h6";
+pub(crate) const STRANGERS: [&str; 3] = ["h6", "h7", "h8"];
+pub(crate) const STRANGER: &str = STRANGERS[0];
 /// Symbols of a block, and bytes of a symbol, of a feed with an MTU of 1,500 bytes.
 pub(crate) const SHAPE: (u8, usize) = (64, 1_372);
 
 /// Creates the lab: a source, four receivers that lose 5 %, and the stranger.
 pub(crate) fn town() -> Option<Lab> {
-    let town = star(HONEST.len() + 1, Impairment::none().loss(0.05)).with_every_link(|link| {
-        if link.b == STRANGER || link.a == STRANGER {
+    town_with(1)
+}
+
+/// Creates the same with some of the strangers.
+pub(crate) fn town_with(strangers: usize) -> Option<Lab> {
+    let loss = Impairment::none().loss(0.05);
+    let town = star(HONEST.len() + strangers, loss).with_every_link(|link| {
+        if STRANGERS.iter().any(|host| link.b == *host || link.a == *host) {
             (link.a_to_b, link.b_to_a) = (Impairment::none(), Impairment::none());
         }
     });
