@@ -1,5 +1,5 @@
-//! Fuzzes source and receiver of a feed with a token and a list, in a network that drops, repeats, alters
-//! and makes up.
+//! Fuzzes source and receiver of a feed with a token and a list, in a network that drops, repeats,
+//! alters and makes up.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
-//! How sure each row of a report is: the jackknife over seeds.
+//! Certainty of each row of a report: the jackknife over seeds.
 //!
 //! A row is a function of all outcomes: a mean, the quotient of two, the place where curves cross.
-//! So it is computed anew without the first seed, without the second, and so on. How far these
-//! numbers lie apart tells its standard error, whatever the function; and since all experiments
-//! have the same seeds, what they share cancels out in quotients and differences [Efron and Stein,
-//! "The jackknife estimate of variance", 1981]. It is rough for greatest and least values.
+//! So it is computed anew without the first seed, without the second, and so on. The spread of
+//! these numbers is a measure of its standard error, whatever the function. Since all experiments
+//! have the same seeds, common parts cancel out in quotients and differences [Efron and Stein, "The
+//! jackknife estimate of variance", 1981]. It is rough for greatest and least values.
 //!
 //! Where experiments are a sample themselves, such as ten random graphs, a row is also computed
 //! without each of them. The wider interval counts.
@@ -19,7 +19,7 @@ use crate::pool::{Experiment, Outcomes};
 /// Least number of seeds that a verdict rests on.
 pub(crate) const MIN_SEEDS: usize = 5;
 
-/// How the runs of a report belong together.
+/// Relation of the runs of a report to each other.
 pub(crate) struct Design<E: Experiment> {
     /// Number of runs that count as one seed.
     pub(crate) runs_per_seed: usize,
@@ -65,7 +65,7 @@ impl<E: Experiment> Design<E> {
             .collect();
         outcomes.extend(few);
         for (n, row) in all.iter_mut().enumerate() {
-            // What changes if the rare ones are left out depends on them.
+            // The change without the rare ones depends on them.
             let is_sure = most > 0 && is_unchanged(row, without_few.get(n));
             let over_seeds = estimated(n, &seeds, least);
             let over_groups = estimated(n, &groups, groups.len());
@@ -77,7 +77,7 @@ impl<E: Experiment> Design<E> {
         all
     }
 
-    /// Tells in each row why its number may be another, if it rests on such experiments.
+    /// Notes in each row why its number may be another, if it rests on such experiments.
     fn tell_doubts(
         &self,
         outcomes: &mut Outcomes<E>,
@@ -148,8 +148,8 @@ fn is_unchanged(row: &Row, other: Option<&Row>) -> bool {
     other.is_some_and(|other| other.measured.to_bits() == row.measured.to_bits())
 }
 
-/// Returns the certainty of a row from its numbers without one part of the sample each, which has
-/// this number of parts; `None` if it is unknown.
+/// Returns the certainty of a row from its numbers without one part of the sample each. The sample
+/// has this number of parts; the result is `None` if it is unknown.
 fn estimated(row: usize, without: &[Vec<Row>], parts: usize) -> Option<Certainty> {
     let values: Option<Vec<f64>> =
         without.iter().map(|rows| rows.get(row).map(|row| row.measured)).collect();

@@ -36,7 +36,7 @@ pub struct Mean {
     pub runs: usize,
 }
 
-/// What can be said of the difference of two points.
+/// Conclusion on the difference of two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// With 95 % probability the mean is lower.
@@ -97,7 +97,7 @@ impl Runs<'_> {
     }
 
     /// Returns the difference of a measure between a point and the first one, run by run with equal
-    /// seeds, and what can be said of it.
+    /// seeds. Also returns the conclusion.
     pub fn difference(&self, point: usize, measure: &str) -> Option<(Estimate, Difference)> {
         let (first, runs) = (self.results.first()?, self.results.get(point)?);
         let pairs: Vec<(f64, f64)> = (first.iter().zip(runs))
@@ -186,8 +186,8 @@ impl Runs<'_> {
         intro
     }
 
-    /// Returns a figure for each of the most important measures: over the first key whose values
-    /// are numbers, with a curve for each combination of the others.
+    /// Returns a figure for each of the most important measures, over the first key whose values
+    /// are numbers. It has a curve for each combination of the others.
     fn figures(&self) -> Vec<Figure> {
         let axes = self.study.axes();
         let Some(across) = axes.iter().position(|axis| axis.numbers.is_some()) else {

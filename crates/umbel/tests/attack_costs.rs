@@ -1,5 +1,5 @@
-//! How much later honest receivers have every byte because a stranger sends a thousand datagrams a
-//! second, for each attack on its own.
+//! Delay of honest receivers because a stranger sends a thousand datagrams a second, for each
+//! attack on its own.
 //!
 //! `cargo test -p umbel --test attack_costs -- --ignored --nocapture` prints the table of
 //! docs/security.md. `ATTACK_PAIRS` is the number of pairs of transfers, with and without, by
@@ -26,7 +26,7 @@ use umbel_lab::{Impairment, Lab};
 use umbel_wire::Tsi;
 
 const PATIENCE: Duration = Duration::from_mins(3);
-/// What is sent: about 4 s at 10 Mbit/s.
+/// Files that are sent: about 4 s at 10 Mbit/s.
 const PLAN: &files::Plan<'_> = &[("large", 5_000_000), ("small", 1_000)];
 /// Datagrams of an attack a second.
 const PER_S: u64 = 1_000;
@@ -59,7 +59,7 @@ enum Way {
 }
 
 /// Makes an attack send a thousand datagrams a second: not more, and not less even where it says
-/// something only now and then. What it hears meanwhile waits for its next turn.
+/// something only now and then. Datagrams that it hears meanwhile wait for its next turn.
 fn steadily(mut attack: Attack) -> Attack {
     let start = Instant::now();
     let mut waiting: Vec<Heard> = Vec::new();
@@ -188,7 +188,7 @@ fn beggar() -> Attack {
     Box::new(forgeries::beggar(Arc::<AtomicU64>::default()))
 }
 
-/// Says what it hears on a channel again, as it was and altered.
+/// Repeats what it hears on a channel, as it was and altered.
 fn repeater() -> Attack {
     Box::new(|voice, heard| {
         let Mark { source, domain, .. } = voice.mark;
@@ -207,7 +207,7 @@ fn announced(how: Announced) -> Attack {
     Box::new(forgeries::false_announcements(how, "feed"))
 }
 
-/// All attacks, with their numbers in the review.
+/// Returns all attacks, with their numbers in the review.
 fn attacks() -> Vec<(&'static str, Way, Who)> {
     let (open, token, list) = (Door::Open, Door::Token, Door::List);
     let feeds: [(&str, Door, Make); 25] = [

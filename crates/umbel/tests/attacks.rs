@@ -1,10 +1,11 @@
-//! What a stranger on the network does to real programs: a host that has no key and no token, and
-//! sends about a thousand datagrams a second. Its address is its own unless a test says otherwise.
+//! Attacks of a stranger on the network against real programs. It is a host that has no key and no
+//! token, and sends about a thousand datagrams a second. Its address is its own unless a test says
+//! otherwise.
 //!
-//! Four honest receivers lose 5 % of all packets. Whatever the stranger does, each of them has every
-//! byte in the end and exits with 0, and so does the sender. The numbers are those of
-//! docs/security.md. What is not withstood yet is ignored with its number, so that the list is
-//! honest: `cargo test -p umbel --test attacks -- --ignored` shows what happens.
+//! Four honest receivers lose 5 % of all packets. Under any attack, each of them has every byte in
+//! the end and exits with 0, and so does the sender. The numbers are those of docs/security.md.
+//! Attacks that are not withstood yet are ignored with their numbers, so that the list is honest.
+//! `cargo test -p umbel --test attacks -- --ignored` shows what happens.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +35,7 @@ use support::town::{
 
 /// Patience with a program on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// What is sent: several blocks, and one.
+/// Files that are sent: several blocks, and one.
 const PLAN: &files::Plan<'_> = &[("large", 600_000), ("small", 1_000)];
 /// Fewest datagrams that make an attack.
 const ATTACK: u64 = 20;
@@ -61,8 +62,8 @@ fn withstands(
     Some(summary)
 }
 
-/// Sends a pipe to the honest receivers while a stranger attacks them from the beginning. With a list,
-/// it is sealed.
+/// Sends a pipe to the honest receivers while a stranger attacks them from the beginning. With a
+/// list, it is sealed.
 #[track_caller]
 fn withstands_in_a_pipe(door: Door, attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {
     let Some(lab) = town() else { return };
@@ -184,7 +185,8 @@ fn c3_who_signs_a_feed_of_the_same_name_with_another_key_is_not_taken_for_the_ot
         .unwrap();
     let mut sender = feeds.send(&["--rate", "10M"]);
     let url = sender.events("sending").remove(0)["url"].as_str().unwrap().to_owned();
-    // Who has the pin. On first use one who hears both has to choose, and one who hears one takes it.
+    // Who has the pin. On first use a receiver that hears both has to choose, and one that hears
+    // one takes it.
     let mut command = feeds.umbel("h2");
     command.args(["recv", &url, "--wait", "20s", "-o"]).arg(feeds.out("pinned"));
     let output = command.output().unwrap();
@@ -241,7 +243,7 @@ fn h4_a_usurper_of_the_subnet_stops_nobody() {
     withstands(&[], forgeries::usurper());
 }
 
-/// What the honest receivers of a feed that not all may join have told in the end.
+/// Reports of the honest receivers of a feed that not all may join, in the end.
 struct Told {
     /// Addresses of the parents that each of them had.
     parents: Vec<Vec<String>>,
@@ -405,7 +407,7 @@ fn reported(absent: &[&str]) -> Option<(Option<i32>, Value)> {
     for receiver in &mut keyed(&feeds) {
         feeds.check(receiver, PATIENCE);
     }
-    // The sender waits for one who is in the tree and on the list that is not done.
+    // The sender waits for a receiver in the tree and on the list that is not done.
     let stranger = if absent.is_empty() { Some(stranger) } else { stop(stranger) };
     let status = sender.wait_end(PATIENCE);
     stranger.map(stop);

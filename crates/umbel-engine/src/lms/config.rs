@@ -231,9 +231,9 @@ pub struct RouterConfig {
     /// Its address, as written into turning points.
     pub address: SocketAddr,
     /// Whether the source, if it is an attached host, is the replier of all links: an optimization
-    /// [LMS §II-C], for latency. Without it the topmost replier makes requests on behalf of all, and
-    /// the source answers to everyone ([`SourceConfig::multicast_after`]); its link then carries the
-    /// fewest repairs. Default true.
+    /// [LMS §II-C], for latency. Without it the topmost replier makes requests on behalf of all,
+    /// and the source answers to everyone ([`SourceConfig::multicast_after`]); its link then
+    /// carries the fewest repairs. Default true.
     pub source_as_replier: bool,
     /// Lifetime of a replier's offer [LMS §III-C]. Default 7 s: three advertisements.
     pub offer_lifetime: Duration,

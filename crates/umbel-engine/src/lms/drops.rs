@@ -9,8 +9,8 @@ drop_reasons! {
     Unexpected,
     /// It is about another channel or another session of the source.
     OtherSession,
-    /// A data unit so far ahead that no source can have sent it, or a request for one; or a repair
-    /// of a unit that the source has not said to have sent.
+    /// A data unit so far ahead that no source can have sent it, or a request for one. Also a
+    /// repair of a unit that the source has not announced.
     FarAhead,
     /// A data unit from before the first wanted one, or one that was given up.
     BeforeHorizon,

@@ -3,8 +3,8 @@
 use crate::drops::drop_reasons;
 
 drop_reasons! {
-    /// It came on a channel or path on which none of its kind is expected: data from another
-    /// source, a NAK from upstream, an SPM from downstream.
+    /// It came on a channel or path on which none of its kind is expected. Examples are data from
+    /// another source, a NAK from upstream, an SPM from downstream.
     Unexpected,
     /// It is not a message of this protocol and version.
     Malformed,

@@ -14,11 +14,11 @@
 //! messages.
 //!
 //! Each datagram ends in a tag under a key that the server hands to admitted clients on their
-//! sessions. Where the data channel is sealed, the datagrams are sealed as well, with the same group
-//! key, and a replay window for each sender drops those that come again. Otherwise SRM takes each
-//! unit once, and only what is newer than all before shows that the server is there. Others can
-//! neither announce nor request. Clients can, because they all hold the key. But an announcement
-//! only says which transmission to listen to, and received items are verified by their digests.
+//! sessions. Where the data channel is sealed, the datagrams are sealed as well, with the same
+//! group key. A replay window for each sender drops replayed ones. Otherwise SRM takes each unit
+//! once, and only what is newer than all before shows that the server is there. Others can neither
+//! announce nor request. Clients can, because they all hold the key. But an announcement only says
+//! which transmission to listen to, and received items are verified by their digests.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -79,7 +79,7 @@ pub(super) struct Control {
     forged: u64,
 }
 
-/// The newest of what the server said. What was said before does not show that it is there.
+/// The newest of what the server said. Earlier messages do not show that it is there.
 #[derive(Debug, Default)]
 struct Newest {
     /// Number of a unit, and time of a session message.

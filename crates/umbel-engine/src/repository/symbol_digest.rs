@@ -4,8 +4,8 @@ use umbel_wire::repository::{SymbolDigest, SymbolKey};
 
 use crate::symbols::BlockId;
 
-/// Returns the digest of an encoding symbol in its place. The last source symbol of an object counts
-/// as long as it is sent.
+/// Returns the digest of an encoding symbol in its place. The last source symbol of an object
+/// counts as long as it is sent.
 pub fn symbol_digest(key: &SymbolKey, block: BlockId, esi: u32, symbol: &[u8]) -> SymbolDigest {
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     let mut place = [0; 12];

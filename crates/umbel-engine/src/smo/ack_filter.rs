@@ -1,8 +1,8 @@
 //! Acknowledgements that a source can do without, and the rule by which they are dropped before it
 //! takes them.
 //!
-//! A later cumulative acknowledgement says all that an earlier one said. A source tells the rule for
-//! each child ([`SourceEvent::AckFilter`](super::SourceEvent::AckFilter)), and its host has it
+//! A later cumulative acknowledgement says all that an earlier one said. A source tells the rule
+//! for each child ([`SourceEvent::AckFilter`](super::SourceEvent::AckFilter)), and its host has it
 //! applied where that costs least: `umbel-net` by a program at the server's interface.
 //! [`AckFilter`] is the same rule for networks in tests and in the simulator.
 //!

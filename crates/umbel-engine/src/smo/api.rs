@@ -25,7 +25,7 @@ impl MasterId {
     pub const FIRST: MasterId = MasterId(0);
 }
 
-/// Where data goes.
+/// Destination of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stream {
     /// To all children of a master.
@@ -64,8 +64,8 @@ pub enum SourceCommand {
         /// The stream.
         to: Stream,
     },
-    /// Go on with a stream after a gap. What was not sent is dropped, and the children of the master
-    /// are removed, as no connection can skip over anything. They may come again.
+    /// Go on with a stream after a gap. Data that was not sent is dropped, and the children of the
+    /// master are removed, as no connection can skip over anything. They may come again.
     Gap {
         /// The master.
         master: MasterId,
@@ -209,8 +209,8 @@ pub enum SourceEvent {
     Pace {
         /// The rate of all masters together.
         rate: Rate,
-        /// Time at this rate whose segments may leave at once after a delay: half of the least RTT
-        /// of a master, so that a sender that wakes late fills half of a window at least.
+        /// Time at this rate whose segments may leave at once after a delay. It is half of the
+        /// least RTT of a master, so that a sender that wakes late fills half of a window at least.
         burst: Duration,
     },
     /// Other acknowledgements than before can be dropped on their way. Only with

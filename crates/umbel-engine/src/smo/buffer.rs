@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::Instant;
 
-/// What was written at once.
+/// A piece that was written at once.
 #[derive(Clone, Debug)]
 struct Piece {
     at: u64,

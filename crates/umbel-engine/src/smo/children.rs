@@ -2,7 +2,7 @@
 
 use super::child::Child;
 
-/// The children of a source. Whoever names a slot has it from a table whose entries end with the
+/// The children of a source. The user of a slot has it from a table whose entries end with the
 /// child.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Children {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_wire::Channel;
 
-/// What a new connection receives.
+/// Stream that a new connection receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
     /// It belongs to [`MasterId::FIRST`](super::MasterId::FIRST), from the current position on.
@@ -29,7 +29,7 @@ pub enum Release {
     Buffer,
 }
 
-/// How far the master may send: the paper's function G [SMO §II-F].
+/// Extent to which the master may send: the paper's function G [SMO §II-F].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fairness {
     /// As far as every child permits.
@@ -72,9 +72,9 @@ pub struct RemovalRules {
     pub stall: Duration,
     /// Time for which it keeps its window closed, or smaller than a segment. Default 120 s.
     pub closed_window: Duration,
-    /// Time for which bytes of a master wait to be sent at most, because a child does not permit it.
-    /// Who holds them up then is removed. Where a master has no children, they are dropped. Default
-    /// none; several RTTs are the least that makes sense.
+    /// Time for which bytes of a master wait to be sent at most, because a child does not permit
+    /// it. A child that holds them up then is removed. Where a master has no children, they are
+    /// dropped. Default none; several RTTs are the least that makes sense.
     pub wait: Option<Duration>,
     /// Longest smoothed RTT. Default none.
     pub rtt: Option<Duration>,
@@ -105,7 +105,7 @@ pub struct SourceConfig {
     pub port: u16,
     /// Channel of the first master.
     pub channel: Channel,
-    /// What a new connection receives.
+    /// Stream that a new connection receives.
     pub join: Join,
     /// Longest payload of a segment. Default 1,460, for Ethernet and IPv4; IPv6 needs 1,440.
     pub mss: u16,
@@ -116,7 +116,7 @@ pub struct SourceConfig {
     pub buffer: usize,
     /// When bytes are released.
     pub release: Release,
-    /// How far a master may send.
+    /// Extent to which a master may send.
     pub fairness: Fairness,
     /// Which RTT is the group's.
     pub rtt: RttChoice,
@@ -127,19 +127,19 @@ pub struct SourceConfig {
     /// Share of a master's children above which a retransmission is multicast. Default 0.05
     /// [SMO §II-E].
     pub threshold: f64,
-    /// Bounds of the time for which retransmissions of a segment are gathered: a quarter of the
-    /// group's RTT, so that a repair is hardly later, and that children at like distances are
-    /// counted together. Default 1 ms to 20 ms.
+    /// Bounds of the time for which retransmissions of a segment are gathered. A quarter of the
+    /// group's RTT makes a repair hardly later, and children at like distances are counted
+    /// together. Default 1 ms to 20 ms.
     pub gather: (Duration, Duration),
     /// Segments to a child by unicast of which one is left out, on average, to find receivers that
-    /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with a
-    /// window of more than 16 segments has it more rarely. Default 256, or 16 windows.
+    /// acknowledge what they lack; 0 for none. It is sent a round trip later, so that a child with
+    /// a window of more than 16 segments has it more rarely. Default 256, or 16 windows.
     pub skip_every: u32,
     /// Acknowledgements of a window that each child is heard with at least, a quarter of that where
     /// much of the window waits in queues. Others can be dropped on their way
-    /// ([`AckFilter`](super::AckFilter)), where nothing is missing; in real-time mode none are. With
-    /// few, a window that bounds the stream is later by up to this share. Default `None`: all are
-    /// wanted.
+    /// ([`AckFilter`](super::AckFilter)), where nothing is missing; in real-time mode none are.
+    /// With few, a window that bounds the stream is later by up to this share. Default `None`: all
+    /// are wanted.
     pub acks_per_window: Option<NonZeroU32>,
     /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
     /// `None`.

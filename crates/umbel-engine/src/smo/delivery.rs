@@ -1,8 +1,8 @@
 //! At the receiver's host: multicast segments become segments of local connections.
 //!
-//! A [`Delivery`] sees what arrives from one source, and what this host sends to it. It learns
-//! from unicast segments which local connections a channel serves, by the membership option, and
-//! makes a unicast segment of each multicast one for each of them:
+//! A [`Delivery`] sees what arrives from one source, and what this host sends to it. It learns from
+//! unicast segments which local connections a channel serves, by the membership option. It makes a
+//! unicast segment of each multicast one for each of them:
 //!
 //! | field | becomes |
 //! |---|---|
@@ -16,7 +16,7 @@
 //!
 //! It is held in user space, for hosts that let no program into their kernel. The program in
 //! `umbel-net/bpf` does the same in the kernel, and a test compares the two. That one can ask for
-//! the connection's state; this one learns it from what passes by: a connection that exists, a
+//! the connection's state. This one learns it from passing segments: a connection that exists, a
 //! segment that it lacks, and the end of it.
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub enum Direction {
     Out,
 }
 
-/// What the TCP checksum of a packet covers.
+/// Part of a packet that the TCP checksum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     /// All of the segment.
@@ -94,7 +94,7 @@ pub struct DeliveryCounts {
     pub other_version: u64,
 }
 
-/// What is known of a connection.
+/// State of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 struct State {
     /// Port of the channel that serves it.

@@ -1,4 +1,4 @@
-//! What a child sends: the back channel.
+//! Data from a child: the back channel.
 
 use bytes::Bytes;
 use umbel_wire::tcp::{Flags, Segment, Seq};
@@ -6,7 +6,7 @@ use umbel_wire::tcp::{Flags, Segment, Seq};
 use super::drops::{DropReason, Drops};
 use super::reassembly::Reassembly;
 
-/// What came from a child.
+/// Data that came from a child.
 #[derive(Clone, Debug)]
 pub(super) struct Inbox {
     received: Reassembly,

@@ -114,7 +114,7 @@ pub(super) struct Master {
     front: Front,
 }
 
-/// What is computed over all children, now and then.
+/// Values that are computed over all children, now and then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Survey {
     /// Position that the configured share of children has acknowledged.
@@ -349,15 +349,15 @@ impl Master {
     }
 
     /// Returns the position before which bytes may be forgotten at their age. The last segment in
-    /// the window of the child that is furthest behind stays: nothing else could show that child
-    /// that the stream has gone on, as what is beyond its window is dropped.
+    /// the window of the child that is furthest behind stays. Nothing else could show that child
+    /// that the stream has gone on, as segments beyond its window are dropped.
     fn in_reach(&self, config: &SourceConfig) -> u64 {
         let (Some(una), Some(window)) = (self.una.least(), self.window.least()) else {
             return u64::MAX;
         };
         let mss = u64::from(config.mss);
         let last = window.saturating_sub(mss).max(una + mss);
-        // What was written at once stays together, where there is room for it.
+        // Bytes that were written at once stay together, where there is room for them.
         self.buffer.beginning(last).filter(|&at| at > una).unwrap_or(last)
     }
 
@@ -426,8 +426,8 @@ impl Master {
         Rate::from_bits_per_s(bits as u64)
     }
 
-    /// Returns the position from which on acknowledgements are wanted from everyone, if that is to be
-    /// told.
+    /// Returns the position from which on acknowledgements are wanted from everyone, if that is to
+    /// be told.
     pub(super) fn new_front(&mut self, mss: u16) -> Option<u64> {
         self.front.advance(self.nxt, mss)
     }

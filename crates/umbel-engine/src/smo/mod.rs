@@ -2,7 +2,7 @@
 //!
 //! A source accepts TCP connections. Each is a *child* with a control block of its own. A *master*
 //! has the send buffer that its children share, and multicasts each new segment once. Each child
-//! acknowledges by unicast, and is repaired on its own. Receivers are unmodified TCP stacks: a
+//! acknowledges by unicast, and is repaired on its own. Receivers are unmodified TCP stacks. A
 //! helper at the receiver's host rewrites the destination and the acknowledgement number of
 //! multicast segments, and hands them to the local connections.
 //!
@@ -26,10 +26,9 @@
 //!
 //! - **Hearing**: new data reaches it by multicast. Losses are repaired by unicast, or by multicast
 //!   if more than a threshold of the children lack the same segment [SMO §II-E].
-//! - **Deaf**: a child of a master that multicast does not reach, because no helper is there, its
-//!   MSS is too small, or a router does not forward. The same bytes go to it by unicast, at the
-//!   pace of its own congestion window. It hears again when it acknowledges what was only
-//!   multicast.
+//! - **Deaf**: a child of a master that multicast does not reach. There is no helper, its MSS is
+//!   too small, or a router does not forward. The same bytes go to it by unicast, at the pace of
+//!   its own congestion window. It hears again when it acknowledges what was only multicast.
 //! - **Alone**: a child with a stream and a buffer of its own. It is an ordinary TCP connection.
 //!
 //! How a host uses this depends on [`Join`]:
@@ -38,12 +37,12 @@
 //!   [`MasterId::FIRST`] from its SYN on, and begins at the stream's current position: the
 //!   sequence number of its SYN/ACK is `SND.NXT - 1`.
 //! - [`Join::Asked`]: files and HTTP. Each connection begins at position 0. The host hears its
-//!   request, and then either attaches it to a master (all that asked for the same response within
-//!   a window of time), or writes to it alone. A response by multicast is the whole stream of the
+//!   request. Then it either attaches it to a master (all that asked for the same response within a
+//!   window of time), or writes to it alone. A response by multicast is the whole stream of the
 //!   connection: the same head and body for everyone, and then FIN (`Connection: close`). A child
-//!   that has been written to alone cannot be attached any more, since its position differs: its
-//!   later requests on the same connection are answered alone. A late child may be attached as
-//!   long as the master's buffer holds position 0; the host answers it alone otherwise.
+//!   that has been written to alone cannot be attached any more, since its position differs. Its
+//!   later requests on the same connection are answered alone. A late child may be attached as long
+//!   as the master's buffer holds position 0; the host answers it alone otherwise.
 //!
 //! # Membership
 //!
@@ -90,34 +89,32 @@
 //!   when a percentile has, or when the buffer is full [SMO §II-C].
 //! - **G**, how far the master may send ([`Fairness`]). *Strict*: up to the least of the right
 //!   edges that children permit, `SND.UNA + min(cwnd, rwnd)`. This never is more than a TCP
-//!   connection to any of the children would send, and equals the paper's minimum of the windows
+//!   connection to any of the children would send. It equals the paper's minimum of the windows
 //!   [SMO §II-F] where round trips are alike. *Essential*: a window between `a` and `b` times the
 //!   least average `cwnd` [SMO eq. 1].
 //! - Released bytes stay in the buffer, in half of it at least. A connection that is being opened
 //!   thus finds the bytes that passed during its handshake, and a flood of SYNs holds up nobody.
 //!   With a percentile, it is also how far a child may fall behind.
 //! - **Retransmissions** of a segment are gathered for a quarter of the group's RTT, within the
-//!   bounds of [`SourceConfig::gather`], since children at like distances report the same loss
-//!   within such a time. The count is then known: above the threshold, and for two children at
-//!   least, the segment is multicast; otherwise each gets its own. The wait ends early when the
-//!   threshold is reached. A child that reports a loss that was multicast less than its RTT ago
-//!   waits for that.
+//!   bounds of [`SourceConfig::gather`]. Children at like distances report the same loss within
+//!   such a time. The count is then known: above the threshold, and for two children at least, the
+//!   segment is multicast; otherwise each gets its own. The wait ends early when the threshold is
+//!   reached. A child that reports a loss that was multicast less than its RTT ago waits for that.
 //! - **Acknowledgements** are the receivers' own affair: their stacks decide on every how many
-//!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH, so
-//!   that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs, and the
-//!   pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
-//! - With [`SourceConfig::acks_per_window`] the source tells which acknowledgements may be dropped on
-//!   their way to it ([`AckFilter`]).
+//!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH,
+//!   so that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs,
+//!   and the pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
+//! - With [`SourceConfig::acks_per_window`] the source tells which acknowledgements may be dropped
+//!   on their way to it ([`AckFilter`]).
 //! - Retransmissions wait for room in the child's congestion window [RFC 6675 §5] where that bounds
 //!   the multicast. In other groups what is multicast fills it anyway, and it bounds the
 //!   retransmissions alone.
-//! - **Lost retransmissions** are found before the RTO: a receiver acknowledges what fills its first
-//!   hole at once, so that the answer is late after `SRTT + 4 RTTVAR`, or when something arrived
-//!   that left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
-//!   [RFC 8985 §7.2]. Both matter here, since one RTO stops the whole group.
-//!   A retransmission [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and what was
-//!   multicast less than `SRTT + 4 RTTVAR` before it runs out counts as under way
-//!   [RFC 8985 §6.3].
+//! - **Lost retransmissions** are found before the RTO. A receiver acknowledges at once what fills
+//!   its first hole. So the answer is late after `SRTT + 4 RTTVAR`, or when something arrived that
+//!   left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
+//!   [RFC 8985 §7.2]. Both matter here, since one RTO stops the whole group. A retransmission
+//!   [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and what was multicast less than
+//!   `SRTT + 4 RTTVAR` before it runs out counts as under way [RFC 8985 §6.3].
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing
@@ -143,10 +140,10 @@
 //! # Validation
 //!
 //! `tests/corners.rs` has scripts in the manner of packetdrill, `tests/conditions.rs`,
-//! `tests/rules.rs` and `tests/delivery.rs` run sources and [receivers](receiver) in a small network. `tests/seeds.rs`
-//! draws networks, transfers and attacks from seeds. The fuzz target `smo_source` stands behind
-//! what anyone sends. `umbel-net/tests/smo.rs` has the TCP of kernels as receivers. The bench
-//! `smo_acks` counts acknowledgements a second.
+//! `tests/rules.rs` and `tests/delivery.rs` run sources and [receivers](receiver) in a small
+//! network. `tests/seeds.rs` draws networks, transfers and attacks from seeds. The fuzz target
+//! `smo_source` stands behind what anyone sends. `umbel-net/tests/smo.rs` has the TCP of kernels as
+//! receivers. The bench `smo_acks` counts acknowledgements a second.
 
 mod ack_filter;
 mod api;

@@ -1,4 +1,4 @@
-//! What a child permits to be sent: its receive window.
+//! The receive window of a child, which limits what it may be sent.
 
 use std::time::Duration;
 

@@ -7,13 +7,13 @@ use bytes::Bytes;
 /// Parts that came out of order, at most. A receive window of single bytes has no more room.
 const MAX_PARTS: usize = 1024;
 
-/// Puts data in order, by position. What it holds is bounded by the receive window that its owner
+/// Puts data in order, by position. Its content is bounded by the receive window that its owner
 /// enforces.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reassembly {
     /// The next position.
     next: u64,
-    /// What came ahead of it, without overlaps.
+    /// Bytes that came ahead of it, without overlaps.
     ahead: BTreeMap<u64, Bytes>,
     held: usize,
 }
@@ -40,8 +40,8 @@ impl Reassembly {
         self.held
     }
 
-    /// Takes bytes at a position, for which there must be room. Returns whether any were new. What
-    /// was received first stays.
+    /// Takes bytes at a position, for which there must be room. Returns whether any were new. The
+    /// bytes that were received first stay.
     pub(super) fn insert(&mut self, mut at: u64, mut bytes: &[u8]) -> bool {
         let known = self.next.saturating_sub(at).min(bytes.len() as u64);
         (at, bytes) = (at + known, &bytes[known as usize..]);

@@ -34,7 +34,7 @@ pub(super) struct Repairs {
     wanted: BTreeMap<u64, Wanted>,
     /// When each began to be wanted, in the order of time. Some are no longer wanted.
     queue: VecDeque<(Instant, u64)>,
-    /// What enough children want.
+    /// Segments that enough children want.
     many: VecDeque<u64>,
     /// Multicast lately, by position: the end, and when.
     recent: BTreeMap<u64, (u64, Instant)>,
@@ -104,8 +104,8 @@ impl Repairs {
         }
     }
 
-    /// Forgets which bytes before this position were multicast. What is wanted of them stays until
-    /// it is due, so that those who want it can be told that it is gone.
+    /// Forgets which bytes before this position were multicast. Wishes for them stay until they are
+    /// due, so that the children can be told that they are gone.
     pub(super) fn release(&mut self, trail: u64) {
         while self.recent.first_key_value().is_some_and(|(_, &(end, _))| end <= trail) {
             self.recent.pop_first();

@@ -1,4 +1,4 @@
-//! What was sent to a child again, and when.
+//! Segments that were sent to a child again, and their times.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

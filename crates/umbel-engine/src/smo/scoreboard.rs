@@ -1,5 +1,5 @@
-//! What a child has, what it lost, and what was sent to it again: SACK-based recovery [RFC 6675],
-//! with the fall-back of [RFC 6582] for receivers without SACK.
+//! A child's data: received, lost, and sent again. This is SACK-based recovery [RFC 6675], with the
+//! fall-back of [RFC 6582] for receivers without SACK.
 //!
 //! ```text
 //!      una            lost_to                                     sent
@@ -16,10 +16,10 @@ use crate::runs::Runs;
 /// Duplicate ACKs, or SACKed segments above it, that make a segment count as lost
 /// [RFC 6675 §2].
 const DUP_THRESH: u32 = 3;
-/// Number of SACKed runs that are kept. What is beyond is forgotten, and may be sent needlessly.
+/// Number of SACKed runs that are kept. Ranges beyond are forgotten, and may be sent needlessly.
 const MAX_RUNS: usize = 256;
 
-/// How a recovery began.
+/// Trigger of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// By duplicate ACKs, or by a probe that shows a loss.
@@ -37,7 +37,7 @@ pub(super) struct Scoreboard {
     recovery: Option<(u64, Kind)>,
     lost_to: u64,
     high_rxt: u64,
-    /// Where the next retransmission is, if it was sent again before and lost once more.
+    /// Position of the next retransmission, if it was sent again before and lost another time.
     repeat: Option<u64>,
     /// Whether the recovery has sent nothing yet: the first segment needs no room.
     is_first: bool,

@@ -1,20 +1,20 @@
 //! Segments that are left out on purpose, to find receivers that acknowledge what they lack.
 //!
 //! A receiver that acknowledges ahead of what it received makes its congestion window grow without
-//! limit, and hides its losses (Savage et al., *TCP Congestion Control with a Misbehaving
-//! Receiver*). Now and then a segment is therefore not sent (*skipped segments* of Sherwood et al.,
+//! limit, and hides its losses. See Savage et al., *TCP Congestion Control with a Misbehaving
+//! Receiver*. Now and then a segment is therefore not sent (*skipped segments* of Sherwood et al.,
 //! *Misbehaving TCP Receivers Can Cause Internet-Wide Congestion Collapse*). An honest receiver
-//! reports the hole, and gets the segment a round trip later; its window does not suffer. Who
-//! acknowledges it before it was sent has told a lie.
+//! reports the hole, and gets the segment a round trip later; its window does not suffer. A
+//! receiver that acknowledges it before it was sent has told a lie.
 
 use std::ops::Range;
 
-/// What is left out for a child that is served by unicast.
+/// Runs that are left out for a child that is served by unicast.
 #[derive(Clone, Debug)]
 pub(super) struct Skips {
     /// New segments until the next is left out.
     countdown: u32,
-    /// What was left out, and was not sent yet.
+    /// The run that was left out, and was not sent yet.
     out: Option<Range<u64>>,
     /// Whether a recovery is under way that makes up for it, and not for a loss.
     is_filling: bool,

@@ -3,8 +3,8 @@
 /// Value of a seat that is empty.
 const NONE: u64 = u64::MAX;
 
-/// A value for each seat, and the least of them. A tree of winners: a change costs O(log n) at most,
-/// and ends where it no longer changes the winner.
+/// A value for each seat, and the least of them. A tree of winners: a change costs O(log n) at
+/// most, and ends where it no longer changes the winner.
 #[derive(Clone, Debug)]
 pub(super) struct Tournament {
     /// Number of leaves, a power of two. Node 1 is the root; leaf `n` is node `leaves + n`.

@@ -1,9 +1,9 @@
-//! What a child must know of the stream that it is served.
+//! A child's view of the stream that it is served.
 
 use super::child::{Child, Served};
 use super::master::{Master, SendLog};
 
-/// What a child must know of the stream that it is served.
+/// A child's view of the stream that it is served.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     /// Next position that was not sent to it.

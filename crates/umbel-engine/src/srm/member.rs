@@ -47,7 +47,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// The first unit that others may ask for.
+    /// Returns the first unit that others may ask for.
     pub(super) fn horizon(&self) -> u64 {
         let kept = self.history.lowest(()).unwrap_or(self.sent);
         self.stated_horizon.max(kept).min(self.sent)

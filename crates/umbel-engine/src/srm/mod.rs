@@ -57,10 +57,10 @@
 //! - **Echoes.** A session message echoes at most [`SessionConfig::echoes`] timestamps, those that
 //!   waited longest, each once. Small groups are echoed whole, as in the paper.
 //! - **Trust.** The engine trusts its group. Its host authenticates the datagrams, but any member
-//!   can make up units of a source. A made-up sequence number makes members request a unit that does not exist, in ever longer intervals,
-//!   until they give it up ([`Config::give_up_after`]).
-//! - **Memory of sources.** A source that has gone is remembered, so that nothing is delivered
-//!   twice when it comes back, until another takes its place ([`Config::max_sources`]).
+//!   can make up units of a source. A made-up sequence number makes members request a unit that
+//!   does not exist, in ever longer intervals, until they give it up ([`Config::give_up_after`]).
+//! - **Memory of sources.** A source that has gone is remembered until another takes its place
+//!   ([`Config::max_sources`]). So nothing is delivered twice when it returns.
 //! - **Long gaps.** A member that is
 //!   [`WindowLimits::far_ahead`](crate::reliable::WindowLimits::far_ahead) units behind does not
 //!   catch up.

@@ -105,8 +105,8 @@ impl Member {
     }
 
     /// Returns the measured distance if there is one. Otherwise it returns the requester's claim
-    /// for one of this member's own units, or else the distance by way of the source, which is not
-    /// shorter.
+    /// for one of this member's own units. Else it returns the distance by way of the source, which
+    /// is not shorter.
     fn distance_to_requester(&self, source: MemberId, asked: Asked) -> Duration {
         let measured = self.peers.distance(asked.requester);
         let claimed = || {

@@ -2,9 +2,9 @@
 //!
 //! A receiver that joins late, or whose new parent does not hold what the old one did, asks the
 //! source for whole blocks. The source gathers requests for up to a T_ack and sends each block
-//! once: to the receiver that asked, or on the data channel if several did. The source sends
-//! nothing to an address that has not shown, by a cookie, that it receives what is sent to it.
-//! Packets to a receiver repeat the nonce of its FETCH, which nodes that do not see the traffic
+//! once. It goes to the receiver that asked, or on the data channel if several did. The source
+//! sends nothing to an address that has not shown, by a cookie, that it receives what is sent to
+//! it. Packets to a receiver repeat the nonce of its FETCH, which nodes that do not see the traffic
 //! cannot know.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -178,8 +178,8 @@ impl Fetching {
         }
     }
 
-    /// Notes the cookie that answers the FETCH sent at this time. What waits for it is asked for
-    /// again.
+    /// Notes the cookie that answers the FETCH sent at this time. A block that waits for it is
+    /// asked for again.
     pub(super) fn on_cookie(&mut self, now: Instant, asked_at: Instant, cookie: u64) {
         if self.again.is_some() && cookie != self.cookie {
             self.cookie = cookie;
@@ -215,7 +215,7 @@ pub(super) enum Wanted {
     BySeveral,
 }
 
-/// Who wants a block, and whether it is sent before others.
+/// Requestors of a block, and whether it is sent before others.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     wanted: Wanted,
@@ -235,8 +235,8 @@ pub(super) struct Fetched {
     due: BTreeMap<Sending, Request>,
     /// Blocks to send when there is nothing else, or a little at a time.
     later: BTreeMap<Sending, Request>,
-    /// What is being sent, and its symbols that are still to be sent: the next one, and their
-    /// number.
+    /// The block that is being sent, and its symbols that are still to be sent: the next one, and
+    /// their number.
     under_way: Option<(Sending, u32, u32)>,
     /// First symbol of the next sending of a block. A receiver that lost some of the last sending
     /// gets others.
@@ -245,8 +245,8 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
-    /// Creates a state in which nothing is wanted, for at most `max_blocks` blocks. Every request is
-    /// answered as soon as any other if there is no `credit`.
+    /// Creates a state in which nothing is wanted, for at most `max_blocks` blocks. Every request
+    /// is answered as soon as any other if there is no `credit`.
     pub(super) fn new(secret: [u8; 32], max_blocks: usize, credit: Option<FetchCredit>) -> Fetched {
         Fetched {
             secret,
@@ -474,7 +474,7 @@ mod tests {
         fetched.on_timeout(at(100));
         let mut sent = Vec::new();
         while let Some((block, wanted, esi, _)) = fetched.peek(|_| Some(2), true) {
-            // What others ask meanwhile takes nothing from what is under way.
+            // Requests of others meanwhile take nothing from the block under way.
             if sent.is_empty() {
                 fetched.ask(at(100), asker(4), (0..1, 100), to_all, Duration::ZERO);
                 fetched.on_timeout(at(100));

@@ -8,8 +8,8 @@ use umbel_wire::tmtp::{AckRun, NodeId};
 use crate::Instant;
 use crate::recovery::reception::Lack;
 
-/// Most times that a child may fall back and have what it holds again count as progress. What it
-/// stored was damaged, and is received once more.
+/// Most times that a child may fall back and have what it holds again count as progress. The block
+/// that it stored was damaged, and is received again.
 const SETBACKS: u8 = 8;
 /// Most times that patience is quartered for a child whose host held up the feed before.
 const STRIKES: u8 = 2;
@@ -317,8 +317,8 @@ impl Children {
         }
     }
 
-    /// Evicts children that made no progress for `patience`, and once more for each level of
-    /// managers in their subtree: a manager waits for its own children first. Hosts that held up
+    /// Evicts children that made no progress for `patience`. It adds the same for each level of
+    /// managers in their subtree, as a manager waits for its own children first. Hosts that held up
     /// the feed before are given a quarter, then a sixteenth. Evicted children no longer count.
     /// O(n).
     pub(super) fn evict(&mut self, now: Instant, patience: Duration) -> Vec<NodeId> {
@@ -485,7 +485,7 @@ mod tests {
         children.take_back(at(115), a_while);
         acknowledge(&mut children, 116, 2, below(20));
         assert_eq!(children.acked_below(), Some(12));
-        // Who never catches up is evicted like others.
+        // A child that never catches up is evicted like others.
         children.pass(NodeId(1));
         let patience = Duration::from_millis(500);
         assert_eq!(children.evict(at(615), patience), [NodeId(1)]);

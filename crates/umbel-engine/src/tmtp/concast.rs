@@ -8,8 +8,8 @@
 //! another said. Each child has a table of its own here, and of one receiver it may claim several
 //! things there that differ in name or receipt. All of them go up, and the source's host chooses.
 //!
-//! A child speaks for itself. What other children say about it is held back while it is a child,
-//! and dropped if it said itself how it ended. Otherwise it may have gone to a parent further
+//! A child speaks for itself. Reports of other children about it are held back while it is a child.
+//! They are dropped if it has reported its own end. Otherwise it may have gone to a parent further
 //! down, and what they said goes up once it is a child no more.
 //!
 //! If there is no room, the child with the most claims loses one. The children take turns in each
@@ -29,8 +29,8 @@ const TEXT_LEN: usize = 640;
 /// Most receivers in a message.
 const MOST: usize = if limits::REPORTS < 32 { limits::REPORTS } else { 32 };
 
-/// What one child claims, apart from the receiver's state: a later state takes the place of an
-/// earlier one.
+/// A child's claim, apart from the receiver's state: a later state takes the place of an earlier
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     node: NodeId,
@@ -61,7 +61,7 @@ struct Table {
     pending: BTreeSet<Claim>,
 }
 
-/// What is believed of one receiver.
+/// State of one receiver that is believed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Standing {
     /// Number of claims that are not held back.
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!((reports.claims, reports.len()), (100, 100));
         let first = nodes(reports.poll(at(0), 9, RETRY));
         assert_eq!(first.iter().filter(|node| **node >= 1000).count(), 1, "{first:?}");
-        // What was to be sent makes room, and the rest is confirmed all the same.
+        // Reports that were to be sent make room, and the rest is confirmed all the same.
         for node in 40..99 {
             own(&mut reports, 100 + node, ReceiverState::Done);
         }

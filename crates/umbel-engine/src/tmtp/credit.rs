@@ -1,9 +1,9 @@
-//! What each host may fetch of an open feed before others.
+//! Credit of each host for fetching from an open feed before others.
 //!
 //! Anyone may fetch from an open feed. Each block is answered to a host once, as to any receiver
-//! that comes late. What a host asks for again is answered on credit, since packets are lost; the
-//! credit grows with what it asks for the first time. Beyond it, hosts share a small part of the
-//! rate, while there is anything else to send.
+//! that comes late. A block that a host asks for again is answered on credit, since packets are
+//! lost. The credit grows with what it asks for the first time. Beyond it, hosts share a small part
+//! of the rate, while there is anything else to send.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,10 +15,11 @@ use crate::runs::Runs;
 
 /// Most hosts that are remembered. Those that asked least lately are forgotten.
 const HOSTS: usize = 1024;
-/// Most runs of blocks that are remembered of a host. What does not fit counts as asked for again.
+/// Most runs of blocks that are remembered of a host. A request that does not fit counts as asked
+/// for again.
 const RUNS: usize = 256;
 
-/// What one host has asked for.
+/// Account of one host's requests.
 #[derive(Clone, Debug)]
 struct Account {
     asked: Runs<u32>,

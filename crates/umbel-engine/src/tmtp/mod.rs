@@ -24,8 +24,8 @@
 //! - `tree/`: how nodes find parents, serve as such and leave. Its page draws the states.
 //! - `reception.rs`, `asks.rs`: the blocks that a member holds, and when it asks for others.
 //!   `domain/`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
-//!   children. `hold_up.rs`: for how long these hold up an open feed. `catch_up.rs`: blocks that no parent guarantees. `credit.rs`: how
-//!   much of them a host has.
+//!   children. `hold_up.rs`: for how long these hold up an open feed. `catch_up.rs`: blocks that no
+//!   parent guarantees. `credit.rs`: how much of them a host has.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what

@@ -1,8 +1,8 @@
 //! Receipts: proofs that a receiver itself says that it is done.
 //!
-//! Reports come up the tree through nodes that may be anybody. A receipt can be made by those only
-//! who have a key: the receiver and the source, or all who have the feed's token. So a source that
-//! demands receipts never says that somebody has the feed who has not said so.
+//! Reports come up the tree through nodes that may be anybody. Only holders of a key can make a
+//! receipt: the receiver and the source, or all who have the feed's token. So a source that demands
+//! receipts never says that somebody has the feed who has not said so.
 //!
 //! A receipt is a keyed BLAKE3 of feed, node and name. Neither a receipt of another feed nor one of
 //! another node or name fits. Nodes on the way can hide one, not make one.

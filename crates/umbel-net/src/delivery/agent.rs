@@ -36,7 +36,7 @@ pub(super) struct Agent {
     shared: Arc<Mutex<Shared>>,
 }
 
-/// What others see of the thread.
+/// State of the thread that others see.
 #[derive(Debug, Default)]
 struct Shared {
     counts: DeliveryCounts,
@@ -102,7 +102,7 @@ impl Drop for Agent {
     }
 }
 
-/// What the thread works with.
+/// Tools of the thread.
 struct Work {
     ring: Ring,
     out: socket2::Socket,
@@ -157,7 +157,8 @@ impl Work {
                 ring::Checksum::Right | ring::Checksum::Unknown => Checksum::Whole,
             };
             rules.handle_packet(direction, packet, checksum, &mut |to, packet| {
-                // What does not find its way counts as lost on it, and is sent again by unicast.
+                // A segment that does not find its way counts as lost on it, and is sent again by
+                // unicast.
                 if let Err(error) = sys::send_packet(out, packet, to) {
                     tracing::debug!("not delivered to {to}: {error}");
                 }

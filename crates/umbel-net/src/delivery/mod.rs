@@ -1,6 +1,6 @@
 //! Delivery at the receiver's host: the segments of a channel reach unmodified TCP sockets.
 //!
-//! A [`Delivery`] subscribes to a source and group, and hands each multicast TCP segment to the
+//! A [`Delivery`] subscribes to a source and group. It hands each multicast TCP segment to the
 //! local connections that its channel serves, as if it had been sent to each of them. Applications
 //! and their sockets stay as they are. There are two ways:
 //!
@@ -46,7 +46,7 @@ use crate::sys::{Change, change_membership};
 /// Maximum number of connections of one delivery.
 pub const MAX_CONNECTIONS: usize = 4096;
 
-/// How segments reach the connections.
+/// Way by which segments reach the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// By eBPF where the system allows it, else by the agent.
@@ -86,9 +86,9 @@ pub enum DeliveryError {
     /// The process may not do this.
     #[error("delivery by {way} needs the capabilities {capabilities}: run it as root{advice}")]
     NotPermitted {
-        /// How it should have been delivered.
+        /// Way by which they should have been delivered.
         way: Way,
-        /// What is missing.
+        /// Capabilities that are missing.
         capabilities: &'static str,
         /// Further advice.
         advice: &'static str,

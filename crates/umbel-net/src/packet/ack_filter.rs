@@ -79,8 +79,8 @@ impl AckFilter {
     ///
     /// # Errors
     ///
-    /// If the kernel is too old or does not take it, the process may not do this, or another program
-    /// is there.
+    /// If the kernel is too old or does not take it, the process may not do this, or another
+    /// program is there.
     pub fn open(server: SocketAddr, interface: &Interface) -> Result<AckFilter, AckFilterError> {
         let mut ebpf = load(server)?;
         let (link, mode) = attach(program(&mut ebpf)?, interface)?;

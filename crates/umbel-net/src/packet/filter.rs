@@ -106,13 +106,13 @@ fn equal(size: u32, at: u32, to: u32) -> Test {
     Test::Equal { load: size | libc::BPF_ABS, at, mask: u32::MAX, to }
 }
 
-/// The frame is of this `PACKET_*` kind.
+/// Returns the tests for a frame of this `PACKET_*` kind.
 fn kind(kind: libc::c_uchar) -> Vec<Test> {
     let at = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
     vec![equal(libc::BPF_B, at, kind.into())]
 }
 
-/// The frame has a whole TCP segment with this address at one end.
+/// Returns the tests for a whole TCP segment with this address at one end.
 fn segments(address: IpAddr, end: End) -> Vec<Test> {
     match (address, end) {
         (IpAddr::V4(v4), end) => {
@@ -141,7 +141,7 @@ fn segments(address: IpAddr, end: End) -> Vec<Test> {
     }
 }
 
-/// The frame has a whole TCP segment for this address and port.
+/// Returns the tests for a whole TCP segment for this address and port.
 fn segments_to(server: SocketAddr) -> Vec<Test> {
     let mut tests = segments(server.ip(), End::Destination);
     if server.is_ipv4() {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A frame with a segment from 10.0.0.2:4000 to 10.0.0.1:8080, or the same by IPv6.
+    /// Returns a frame with a segment from 10.0.0.2:4000 to 10.0.0.1:8080, or the same by IPv6.
     fn frame(v6: bool) -> Vec<u8> {
         let mut frame = vec![0; 14];
         if v6 {

@@ -98,8 +98,8 @@ impl Envelope {
     /// Appends the IP header of a packet with this length of TCP header and payload.
     ///
     /// IPv4 packets may be fragmented. Nothing here learns the MTU of a path, and routers drop
-    /// packets that they may not fragment, at Linux even those that they would only have to cut
-    /// after segmentation offload.
+    /// packets that they may not fragment. Linux routers drop even those that they would only have
+    /// to cut after segmentation offload.
     fn push_ip(&self, out: &mut Vec<u8>, tcp_len: usize) {
         let start = out.len();
         match (self.source, self.destination) {
@@ -137,8 +137,9 @@ impl Envelope {
         out.clear();
         let v6 = self.source.is_ipv6();
         let ip_len = self.ip_len();
-        // Flags: there is a checksum to be completed; kind of segmentation; then the lengths of
-        // all headers and of a segment's payload, and where the checksum begins and is stored.
+        // Flags: there is a checksum to be completed. Then come the kind of segmentation, the
+        // lengths of all headers and of a segment's payload, and the place where the checksum
+        // begins and is stored.
         let kind = segment.map_or(0, |_| SEGMENTED[usize::from(v6)]);
         out.extend([NEEDS_CHECKSUM, kind]);
         for number in
@@ -214,7 +215,7 @@ mod tests {
         (envelope, server)
     }
 
-    /// A TCP header from port 4000 to 8080, the rest of it arbitrary.
+    /// Returns a TCP header from port 4000 to 8080, the rest of it arbitrary.
     fn tcp() -> Vec<u8> {
         let mut tcp = vec![0xA5; 20];
         tcp[..4].copy_from_slice(&[0x0F, 0xA0, 0x1F, 0x90]);

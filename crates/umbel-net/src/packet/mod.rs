@@ -1,8 +1,8 @@
 //! A port for TCP segments of our own making: packet sockets below the kernel's TCP.
 //!
-//! A [`PacketPort`] receives the segments for one address and TCP port of this host, and sends
-//! segments to its peers and to channels of a group. What it exchanges with an engine are TCP
-//! header and payload. It adds and removes what is around them, and computes and checks checksums.
+//! A [`PacketPort`] receives the segments for one address and TCP port of this host. It sends
+//! segments to its peers and to channels of a group. It exchanges TCP headers and payloads with an
+//! engine. It adds and removes what is around them, and computes and checks checksums.
 //!
 //! ```text
 //!  peers ──▶ card ─┬─▶ kernel's TCP: a rule of nftables drops them there
@@ -90,7 +90,7 @@ pub struct PacketOptions {
 }
 
 impl Default for PacketOptions {
-    /// Up to 31 routers, 8 MiB each way, 65,536 hosts.
+    /// Returns up to 31 routers, 8 MiB each way, 65,536 hosts.
     fn default() -> PacketOptions {
         PacketOptions { hop_limit: 32, buffer_bytes: 8 << 20, peers: 1 << 16, offload: true }
     }
@@ -204,7 +204,7 @@ impl Counters {
     }
 }
 
-/// What a port is for.
+/// Purpose of a port.
 #[derive(Clone, Debug)]
 struct Recipe {
     server: SocketAddr,

@@ -42,7 +42,7 @@ pub(super) struct Sender {
     /// Identification of the next IPv4 packet.
     identification: u16,
     counters: Arc<Counters>,
-    /// What precedes a payload, or a whole packet.
+    /// Bytes before a payload, or a whole packet.
     scratch: Vec<u8>,
 }
 

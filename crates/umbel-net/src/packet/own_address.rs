@@ -63,7 +63,7 @@ impl OwnAddress {
                 Err(_) => return,
             };
             if let Some(answer) = answer(&frame[..length], self.address, self.mac) {
-                // What finds no room is asked again.
+                // A question that finds no room is asked again.
                 let _ = send(self.socket.as_raw_fd(), &answer, MsgFlags::MSG_DONTWAIT);
             }
         }
@@ -90,7 +90,7 @@ fn answer(frame: &[u8], address: IpAddr, mac: Mac) -> Option<Vec<u8>> {
     }
 }
 
-/// [RFC 826, "Packet Reception"].
+/// Returns the reply to a request of ARP [RFC 826, "Packet Reception"].
 fn arp_reply(frame: &[u8], own: [u8; 4], mac: Mac) -> Option<Vec<u8>> {
     let arp = frame.get(ETHERNET..ETHERNET + 28)?;
     // Ethernet, IPv4, lengths of their addresses, a request.
@@ -103,7 +103,7 @@ fn arp_reply(frame: &[u8], own: [u8; 4], mac: Mac) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// [RFC 4861 §7.2.3, §7.2.4].
+/// Returns the answer to a neighbour solicitation [RFC 4861 §7.2.3, §7.2.4].
 fn advertisement(frame: &[u8], own: Ipv6Addr, mac: Mac) -> Option<Vec<u8>> {
     const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
     /// Solicited, and overriding what is known.
@@ -198,7 +198,7 @@ mod tests {
         let sum = Sum::default().bytes(&reply[22..54]).number(58).number(32).bytes(&reply[54..]);
         assert_eq!(sum.folded(), 0xFFFF);
         assert_eq!(answer(&solicitation(asker, asker), own.into(), MAC), None);
-        // Who asks without an address of its own hears it with everybody.
+        // A host that asks without its own address hears it with everybody.
         let probe = solicitation(Ipv6Addr::UNSPECIFIED, own);
         assert_eq!(answer(&probe, own.into(), MAC).unwrap()[..2], [0x33, 0x33]);
     }

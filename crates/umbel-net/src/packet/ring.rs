@@ -107,8 +107,8 @@ impl Ring {
     }
 
     /// Hands over the frames of the blocks that are ready, and stops after the block with which
-    /// there are `most`. Blocks do not count: where frames come one by one, each has one of its own,
-    /// and the kernel runs out of blocks within milliseconds.
+    /// there are `most`. Blocks do not count: where frames come one by one, each has one of its
+    /// own, and the kernel runs out of blocks within milliseconds.
     pub(crate) fn take(&mut self, most: usize, give: &mut dyn FnMut(Frame<'_>)) {
         let mut taken = 0;
         for _ in 0..self.blocks {
@@ -125,14 +125,14 @@ impl Ring {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: the block lies in the mapping; the kernel does not write to it while it is
-        // handed over, which the caller ends by `release`, with exclusive access.
+        // SAFETY: the block lies in the mapping. The kernel does not write to it while it is handed
+        // over, which the caller ends by `release`, with exclusive access.
         Some(unsafe {
             std::slice::from_raw_parts(self.memory.as_ptr().add(self.next * BLOCK), BLOCK)
         })
     }
 
-    /// Gives the next block back to the kernel.
+    /// Returns the next block to the kernel.
     fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.blocks;
@@ -142,7 +142,7 @@ impl Ring {
     fn status(&self) -> &AtomicU32 {
         let offset = std::mem::offset_of!(libc::tpacket_block_desc, hdr)
             + std::mem::offset_of!(libc::tpacket_hdr_v1, block_status);
-        // SAFETY: `next` is below `blocks`, so that the field lies in the mapping; it is aligned,
+        // SAFETY: `next` is below `blocks`, so that the field lies in the mapping. It is aligned,
         // as blocks are, and shared with the kernel as an atomic number.
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.next * BLOCK + offset).cast()) }
     }
@@ -197,7 +197,7 @@ fn map(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(memory.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
 }
 
-/// Hands over the frames of a block. What the kernel says about places is checked all the same.
+/// Hands over the frames of a block. The places that the kernel reports are checked all the same.
 /// Returns the number of frames.
 fn frames(block: &[u8], give: &mut dyn FnMut(Frame<'_>)) -> usize {
     use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket3_hdr};

@@ -13,7 +13,7 @@ const MAX_PACKET: usize = 0xFFFF;
 /// others.
 const LAST_ONLY: u8 = 0x09;
 
-/// Where the flags are in a TCP header.
+/// Place of the flags in a TCP header.
 const FLAGS: usize = 13;
 
 /// A segment as the engine wrote it: its header, and its payload in up to two parts.
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
 mod tests {
     use super::*;
 
-    /// A segment with this sequence number, flags and length of payload.
+    /// Returns a segment with this sequence number, flags and length of payload.
     fn segment(seq: u32, flags: u8, payload: usize) -> Vec<u8> {
         let mut segment = vec![0; 20 + payload];
         segment[4..8].copy_from_slice(&seq.to_be_bytes());

@@ -127,7 +127,7 @@ fn table(html: &mut String, report: &Report) {
     paragraphs(html, &comparisons(report));
 }
 
-/// What the verdicts mean.
+/// Meaning of the verdicts.
 const VERDICTS: &str = "The interval is that of the jackknife over seeds: each number is computed \
      anew without each seed in turn. It is rough for greatest and least values. A number is ok, or \
      missed, if its whole interval lies within, or outside, the bounds. Otherwise it is undecided, \
@@ -136,7 +136,7 @@ const VERDICTS: &str = "The interval is that of the jackknife over seeds: each n
      interval has 90 % probability, for a difference in either direction has to be refuted at 5 %; \
      the reason of the margin stands beside it.";
 
-/// Says what is left of the verdicts if all are to be right together.
+/// Writes the remaining verdicts if all are to be right together.
 fn comparisons(report: &Report) -> String {
     let rows = report.rows.iter().zip(report.holm());
     let ok = rows.filter(|(row, p)| row.verdict() == Verdict::Ok && !p.is_nan());

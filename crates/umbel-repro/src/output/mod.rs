@@ -13,15 +13,16 @@
 //! | `tornado.csv`, `tornado.svg` | the same for the bars of the sensitivity: x is -1 to the left, 1 to the right |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
-//! `runs.csv` beside them is the [archive](crate::archive)'s, and so is `runs.parquet` in a build with
-//! the feature `parquet`. A series whose name ends with `(reported)` has the paper's own points.
+//! `runs.csv` beside them is the [archive](crate::archive)'s, and so is `runs.parquet` in a build
+//! with the feature `parquet`. A series whose name ends with `(reported)` has the paper's own
+//! points.
 //!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!
 //! The interval `measured_low` to `measured_high` has 95 % probability, of rows of the kind `same`
-//! 90 %. `p` is the probability of such a number if the true one lay outside the bounds, `p_holm`
-//! the same with Holm's correction for all rows that are judged. `why` is the reason of a margin, of
-//! a doubt, or of not being judged.
+//! 90 %. `p` is the probability of such a number if the true one lay outside the bounds. `p_holm`
+//! is the same with Holm's correction for all rows that are judged. `why` is the reason of a
+//! margin, of a doubt, or of not being judged.
 //!
 //! Numbers in the tables are written with all their digits, so that verdicts can be checked. A
 //! missing bound is `inf` or `-inf`.

@@ -26,13 +26,13 @@ pub struct Row {
     pub low: f64,
     /// The greatest number that agrees with the paper; `∞` for no bound.
     pub high: f64,
-    /// What the text claims.
+    /// Claim of the text.
     pub kind: Kind,
-    /// How sure the measured number is.
+    /// Certainty of the measured number.
     pub certainty: Certainty,
-    /// Why nothing can be concluded from the number, so that it is not judged.
+    /// Reason why nothing can be concluded from the number, so that it is not judged.
     pub remark: Option<&'static str>,
-    /// Why another run may give quite another number, so that it is undecided.
+    /// Reason why another run may measure quite another number, so that it is undecided.
     pub doubt: Option<&'static str>,
     /// The reported value as a point of a curve of the figure, with the name of its panel.
     pub place: Option<(String, Mark)>,
@@ -40,25 +40,25 @@ pub struct Row {
     pub range: Option<(String, Band)>,
 }
 
-/// What a text claims of a number.
+/// Claim of a text about a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// That it has a value, about.
     Near,
     /// That it is more, or less, than something.
     Order,
-    /// That two things, whose quotient it is, are the same. Not to find a difference shows nothing;
-    /// so both of "it is less by more than the margin" and "it is more" are to be refuted at 5 %
+    /// That two things, whose quotient it is, are the same. Not to find a difference shows nothing.
+    /// So both of "it is less by more than the margin" and "it is more" are to be refuted at 5 %
     /// each [Schuirmann, "A comparison of the two one-sided tests procedure", 1987].
     Same {
         /// Greatest difference from 1 that still counts as the same.
         margin: f64,
-        /// Why that is a margin.
+        /// Reason for the margin.
         why: &'static str,
     },
 }
 
-/// How sure a measured number is.
+/// Certainty of a measured number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Certainty {
     /// It is computed, not estimated.
@@ -130,14 +130,14 @@ impl Row {
         }
     }
 
-    /// Says where the figure has the reported value: panel, curve and point.
+    /// Sets the place of the reported value in the figure: panel, curve and point.
     #[must_use]
     pub fn at(self, panel: &str, series: &str, (x, y): (f64, f64)) -> Row {
         let (series, reported) = (series.to_owned(), self.reported.clone());
         Row { place: Some((panel.to_owned(), Mark { series, x, y, reported })), ..self }
     }
 
-    /// Says which curve of the figure has reported values all along: panel, curve and range.
+    /// Sets the curve of the figure that has reported values all along: panel, curve and range.
     #[must_use]
     pub fn along(self, panel: &str, series: &str, (low, high): (f64, f64)) -> Row {
         let (series, reported) = (series.to_owned(), self.reported.clone());
@@ -151,8 +151,8 @@ impl Row {
         Row { remark: Some(why), ..self }
     }
 
-    /// Makes a row that claims that two things are the same: their quotient, which is measured, is 1
-    /// within a margin, for which there is a reason.
+    /// Makes a row that claims that two things are the same. Their quotient, which is measured, is
+    /// 1 within a margin, for which there is a reason.
     #[must_use]
     pub fn same(self, margin: f64, why: &'static str) -> Row {
         let (low, high) = (1.0 - margin, 1.0 + margin);
@@ -187,9 +187,9 @@ impl Row {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Returns the ends of the interval that decides: that in which the number of infinitely many
-    /// runs lies with 95 % probability, or 90 % if both sides of it are tested, as of
-    /// [`Kind::Same`]; NaN if they are unknown.
+    /// Returns the ends of the interval that decides; NaN if they are unknown. The number of
+    /// infinitely many runs lies in it with 95 % probability, or 90 % if both sides of it are
+    /// tested, as of [`Kind::Same`].
     pub fn interval(&self) -> (f64, f64) {
         let half = match self.certainty {
             Certainty::Exact => 0.0,
@@ -202,8 +202,8 @@ impl Row {
     }
 
     /// Returns the probability of a number that lies as far within the bounds as the measured one,
-    /// or further, if the true number lay outside: the greater one of two one-sided tests. NaN if
-    /// the row is not judged, not estimated, or in doubt.
+    /// or further, if the true number lay outside. It is the greater one of two one-sided tests.
+    /// NaN if the row is not judged, not estimated, or in doubt.
     pub fn p(&self) -> f64 {
         match self.certainty {
             _ if self.remark.is_some() || self.doubt.is_some() || self.measured.is_nan() => {

@@ -1,8 +1,8 @@
 //! Plots: curves with error bars, as SVG.
 //!
 //! The crate `plotters` was considered: 0.3.7 of September 2024 is its newest in November 2026. Its
-//! SVG has whole pixels and colours as attributes: no style sheet and so no dark page, no dashes, no
-//! `title` at a point, no `aria-label`. All of these are in use here.
+//! SVG has whole pixels and colours as attributes: no style sheet and so no dark page, no dashes,
+//! no `title` at a point, no `aria-label`. All of these are in use here.
 //!
 //! Each curve has its own colour, marker and dashes, so that ten curves are distinguishable on
 //! paper and without colours. Colours follow the reader's preference for light or dark.
@@ -324,7 +324,8 @@ impl Plot<'_> {
         svg.push_str("</g>\n");
     }
 
-    /// Draws the ranges that the paper reports of a curve, as bands in its colour from edge to edge.
+    /// Draws the ranges that the paper reports of a curve, as bands in its colour from edge to
+    /// edge.
     fn bands(&self, svg: &mut String, index: usize) {
         let name = &self.panel.series[index].name;
         for band in self.panel.bands.iter().filter(|band| band.series == *name) {

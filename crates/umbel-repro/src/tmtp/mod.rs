@@ -39,7 +39,8 @@ pub enum Other {
     Beyond,
     /// Groups of 10,000: half a minute of processor time for each run.
     Crowd,
-    /// Which numbers hinge on chosen or fitted values: two to three times the figures' processor time.
+    /// Which numbers hinge on chosen or fitted values: two to three times the figures' processor
+    /// time.
     Sensitivity,
 }
 

@@ -28,7 +28,7 @@ pub struct Drop {
     pub ends_with: Option<PathBuf>,
 }
 
-/// Tells whether a trace has ended.
+/// Mark of a trace that has ended.
 #[derive(Debug)]
 pub(super) struct Ending {
     flag: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ pub(super) struct DropEntry {
     of: Option<OfEntry>,
 }
 
-/// What comes after a trace.
+/// Behaviour after a trace.
 #[derive(Clone, Copy, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum AtEndEntry {

@@ -60,7 +60,7 @@ const FRAME: [&str; 13] = [
     "output",
 ];
 
-/// What the scenario has beside the section of its protocol.
+/// The scenario beside the section of its protocol.
 #[derive(Deserialize)]
 struct File {
     #[serde(default)]

@@ -16,15 +16,15 @@ pub(super) struct Hosts<'a> {
     /// Nodes that the server reaches.
     reached: Vec<bool>,
     server: usize,
-    /// What the protocol calls the server and its clients.
+    /// The protocol's words for the server and its clients.
     words: [&'static str; 2],
     /// Hosts that have cross traffic.
     busy: BTreeSet<usize>,
 }
 
 impl<'a> Hosts<'a> {
-    /// Creates the view from the host that is named `server`. `words` are what the protocol calls it
-    /// and its clients.
+    /// Creates the view from the host that is named `server`. `words` are what the protocol calls
+    /// it and its clients.
     pub(super) fn new(
         section: &Section<'a>,
         server: &Spanned<String>,

@@ -24,7 +24,7 @@ use crate::{Simulation, channel};
 /// Stream with LMS in its source, its receivers and its routers.
 #[derive(Clone, Debug)]
 pub struct Lms {
-    /// What is sent to whom.
+    /// Stream and its receivers.
     pub stream: Stream,
     source: SourceConfig,
     receiver: ReceiverConfig,
@@ -167,7 +167,7 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
     }
     let keys: SourceKeys = section.take()?;
     keys.apply(&mut lms.source);
-    // Whoever answers requests handles them alike.
+    // All that answer requests handle them alike.
     lms.receiver.replier = lms.source.replier;
     let keys: ReceiverKeys = section.take()?;
     keys.apply(&mut lms.receiver);
@@ -190,8 +190,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
 }
 
 impl Lms {
-    /// Sets what the paper's simulations had: repliers that never change, each the nearest to its
-    /// router, and a topmost replier that asks the source on behalf of all [LMS §IV-C].
+    /// Sets the rules of the paper's simulations. Repliers never change and are each the nearest to
+    /// their router, and a topmost replier asks the source on behalf of all [LMS §IV-C].
     fn be_as_in_the_paper(&mut self, section: &Section<'_>) {
         let delays = super::paths::delays(section.topology, self.stream.source.0 as usize);
         let round_trip = |node: &crate::NodeId| delays[node.0 as usize].map(|(a, b)| a + b);

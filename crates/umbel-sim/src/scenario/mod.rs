@@ -173,8 +173,8 @@ impl Scenario {
         Study::from_file(path)?.scenario(0)
     }
 
-    /// Reads and checks the TOML form. Files that it names are found in `folder`. If it has a sweep,
-    /// the scenario is that of its first point.
+    /// Reads and checks the TOML form. Files that it names are found in `folder`. If it has a
+    /// sweep, the scenario is that of its first point.
     ///
     /// # Errors
     /// Returns one line with the line of the text, the mistake and the expected input.

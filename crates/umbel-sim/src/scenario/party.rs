@@ -1,4 +1,4 @@
-//! Who sends, and who receives: what most protocols' sections share.
+//! Senders and receivers: the common part of most protocols' sections.
 
 use toml::Spanned;
 

@@ -25,8 +25,8 @@ pub(super) fn delays(topology: &Topology, node: usize) -> Vec<Option<(Duration, 
     there.into_iter().zip(back).map(|(there, back)| there.zip(back)).collect()
 }
 
-/// Returns the least rate on the fastest way from a node to each other one; `None` where no link has
-/// a rate, or there is no way.
+/// Returns the least rate on the fastest way from a node to each other one. It is `None` where no
+/// link has a rate, or there is no way.
 pub(super) fn bottlenecks(topology: &Topology, node: usize) -> Vec<Option<Rate>> {
     let names = topology.names();
     let mut out = vec![Vec::new(); topology.nodes.len()];

@@ -22,7 +22,7 @@ use crate::{Simulation, channel};
 /// Stream with PGM in its source, its receivers and its routers.
 #[derive(Clone, Debug)]
 pub struct Pgm {
-    /// What is sent to whom.
+    /// Stream and its receivers.
     pub stream: Stream,
     source: SourceConfig,
     receiver: ReceiverConfig,

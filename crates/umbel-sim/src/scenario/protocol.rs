@@ -1,4 +1,4 @@
-//! What a section of a protocol is to the rest of a scenario.
+//! Role of a protocol's section for the rest of a scenario.
 //!
 //! A protocol is one module beside this one, with a line in [`SECTIONS`]. It reads its own table,
 //! puts its programs on hosts, and says what came of them.
@@ -93,7 +93,7 @@ pub(super) fn sections() -> String {
     }
 }
 
-/// What the scenario has besides the table of a protocol.
+/// The scenario besides the table of a protocol.
 #[derive(Clone, Copy)]
 pub(super) struct Scenery<'a> {
     pub(super) text: &'a Text<'a>,

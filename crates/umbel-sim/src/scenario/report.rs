@@ -19,27 +19,27 @@ pub struct Report {
     pub seed: u64,
     /// Length of the run in simulated seconds.
     pub simulated_s: f64,
-    /// What came of the protocol's programs.
+    /// Results of the protocol's programs.
     #[serde(flatten)]
     pub results: Results,
     /// Counters of the network.
     pub network: Network,
 }
 
-/// What came of the programs of a protocol, in a form that all protocols share.
+/// Results of the programs of a protocol, in a form that all protocols share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Results {
     /// All receivers.
     pub clients: Clients,
     /// Receivers of each group.
     pub groups: Vec<Clients>,
-    /// What the delay of a receiver is, in a word or two.
+    /// Meaning of the delay of a receiver, in a word or two.
     #[serde(skip)]
     pub delay: &'static str,
     /// Numbers with names, the most important ones first. Sweeps compare them.
     #[serde(serialize_with = "as_map")]
     pub measures: Vec<Measure>,
-    /// What single receivers, losses or links came to.
+    /// Results of single receivers, losses or links.
     #[serde(skip)]
     pub tables: Vec<Table>,
     /// The results for people, in a few lines.

@@ -265,7 +265,7 @@ struct Running {
     best: Vec<u8>,
 }
 
-/// What a receiver came to.
+/// Outcome of a receiver.
 struct Outcome {
     convergence: Option<Duration>,
     level: f64,

@@ -35,7 +35,7 @@ pub struct Smo {
     receiver: ReceiverConfig,
 }
 
-/// What the source sends.
+/// Load that the source sends.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// This number of bytes, as fast as windows permit.

@@ -22,7 +22,7 @@ use crate::{Simulation, channel};
 /// Stream in a group whose members repair each other's losses by SRM.
 #[derive(Clone, Debug)]
 pub struct Srm {
-    /// What is sent to whom.
+    /// Stream and its receivers.
     pub stream: Stream,
     config: Config,
     /// Whether receivers know their distance to the source from the start.

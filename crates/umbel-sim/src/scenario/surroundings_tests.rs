@@ -62,7 +62,7 @@ fn every_protocol_has_receivers_that_come_and_go() {
         assert!(report.network.down > 0, "{section} {report}");
         assert_eq!(report, finished(&text, 1), "{section}");
         assert_ne!(report.network, finished(&text, 2).network, "{section}");
-        // Nobody is away after 40 s. What was missed meanwhile comes in the end.
+        // Nobody is away after 40 s. Units that were missed meanwhile come in the end.
         if let Some(unrepaired) = report.results.measure("unrepaired") {
             assert!(unrepaired.abs() < 1e-9, "{section} {report}");
         } else if !section.starts_with("[rlm]") {

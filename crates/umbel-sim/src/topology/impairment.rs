@@ -65,8 +65,8 @@ pub struct Impairment {
     pub queue: Queue,
 }
 
-/// A model of loss with a good and a bad state, by the shares of frames that change the state or are
-/// lost in it [Elliott, "Estimates of error rates for codes on burst-noise channels", 1963].
+/// A model of loss with a good and a bad state, by the shares of frames that change the state or
+/// are lost in it [Elliott, "Estimates of error rates for codes on burst-noise channels", 1963].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TwoStates {
     /// Probabilities, at each frame, of leaving the good and the bad state.

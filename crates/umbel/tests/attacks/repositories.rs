@@ -12,7 +12,7 @@ use super::support::stranger::{Heard, Mark, Stranger, Voice};
 use super::support::town::{HONEST, STRANGER, town};
 use super::{ATTACK, PATIENCE, PLAN};
 
-/// What a stranger heard, what is in the item, and what the receivers report.
+/// Datagrams that a stranger heard, the item's content, and the receivers' reports.
 type Overheard = (Vec<Vec<u8>>, Vec<u8>, Vec<Value>);
 
 /// Serves to the honest receivers while a stranger, who has no token, hears the data channel, and
@@ -149,8 +149,8 @@ fn r6_guesses_of_the_token_keep_nobody_else_out() {
     server.stop();
 }
 
-/// Serves items to the honest receivers while a stranger sends wrong symbols of them. Returns what the
-/// receivers say, who have every byte.
+/// Serves items to the honest receivers while a stranger sends wrong symbols of them. Returns what
+/// the receivers say, who have every byte.
 fn wrong_symbols(attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) -> Option<Vec<Value>> {
     let lab = town()?;
     let bench = Bench::new(&lab, PLAN);

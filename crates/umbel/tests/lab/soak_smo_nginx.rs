@@ -1,5 +1,5 @@
-//! What a server costs with N plain downloads: `umbel smo serve` with helpers on the receivers'
-//! hosts, and nginx. It prints a table, and asserts that every byte is right.
+//! Cost of a server with N plain downloads: `umbel smo serve` with helpers on the receivers' hosts,
+//! and nginx. It prints a table, and asserts that every byte is right.
 //!
 //! ```text
 //! cargo test --release -p umbel --test lab soak_smo_nginx:: -- --ignored --nocapture
@@ -13,8 +13,8 @@
 //! With `UMBEL_ACK_FILTER=off` the server takes all acknowledgements. `UMBEL_RECEIVERS=1,100` and
 //! `UMBEL_RUNS=1` choose cases and runs.
 //!
-//! What TCP of the kernel sends on when the receiver's host frees a frame (TCP small queues) runs on
-//! CPU 1, and is counted for nobody. That favours nginx.
+//! When the receiver's host frees a frame, TCP of the kernel sends more (TCP small queues). That
+//! runs on CPU 1, and is counted for nobody. That favours nginx.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -46,7 +46,7 @@ const CASES: [(usize, u64); 4] =
     [(1, 20_000_000), (10, 20_000_000), (100, 20_000_000), (1_000, 2_000_000)];
 const RUNS: usize = 3;
 
-/// Who cuts the server's frames into segments.
+/// Place where the server's frames are cut into segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Offload {
     /// The card: here nobody, as the receivers take whole frames.
@@ -55,7 +55,7 @@ enum Offload {
     Off,
 }
 
-/// What a server spent on one delivery to everybody.
+/// Cost of one delivery to everybody at a server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     /// CPU time of the program, and of the kernel's thread that takes in frames.
@@ -90,7 +90,7 @@ impl Cost {
     }
 }
 
-/// What a server has spent so far.
+/// Meter of a server's cost so far.
 struct Meter<'lab> {
     lab: &'lab Lab,
     server: u32,
@@ -170,8 +170,8 @@ fn run(mut command: Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Gives the server's host and the rest processors of their own. Returns the process of the kernel
-/// that takes in frames for the server.
+/// Assigns separate processors to the server's host and to the rest. Returns the process of the
+/// kernel that takes in frames for the server.
 fn part_the_processors(lab: &Lab, offload: Offload) -> u32 {
     let shell = |mut command: Command, script: &str| {
         command.args([
@@ -253,7 +253,7 @@ impl Fetch {
     }
 }
 
-/// Downloads the file so many times from a host.
+/// Downloads the file this number of times from a host.
 fn fetch_all(streams: Vec<TcpStream>, expected: &[u8]) {
     let until = Instant::now() + PATIENCE;
     let mut all: Vec<Fetch> = streams.into_iter().map(Fetch::ask).collect();

@@ -41,7 +41,7 @@ impl Drop for Greedy {
     }
 }
 
-/// Plays the role that the environment names, for ever: about a thousand messages a second, or a
+/// Plays the role that the environment names, forever: about a thousand messages a second, or a
 /// session for each guess, as many as the server lets in.
 pub(crate) fn act() {
     let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(SERVER)) else { return };

@@ -1,7 +1,7 @@
 //! Requests: a receiver's own, and those of others that it answers as a replier.
 //!
-//! The losses, the replier, the LAN and those who wait have the state. Each request concerns several
-//! of them, so this stands apart.
+//! The losses, the replier, the LAN and those who wait have the state. Each request concerns
+//! several of them, so this stands apart.
 
 use std::net::SocketAddr;
 

@@ -92,8 +92,8 @@ impl Router {
         Verdict::Take
     }
 
-    /// Tells the routers on all interfaces of the best server, where that is news or `all` are to
-    /// be told again.
+    /// Announces the best server to the routers on all interfaces, where that is news or `all` are
+    /// to hear it again.
     fn tell_service(&mut self, now: Instant, routes: &mut dyn Routes, channel: Channel, all: bool) {
         let Some(service) = self.services.0.get_mut(&channel) else { return };
         let mut interfaces = Vec::new();

@@ -1,4 +1,4 @@
-//! What a router knows of channels.
+//! A router's knowledge of channels.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 

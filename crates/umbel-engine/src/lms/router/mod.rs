@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The router keeps nothing about a request that passed. It recognizes its own turning points by a
-//! tag: a keyed hash of channel, interface and time, SipHash-2-4, which programs in the kernel can
-//! compute, too. A DMCAST from a host that no request was steered to is thus refused.
+//! tag: a keyed hash of channel, interface and time. The hash is SipHash-2-4, which programs in the
+//! kernel can compute, too. A DMCAST from a host that no request was steered to is thus refused.
 //!
 //! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
 //! advertisements and requests towards the source, and the first router with LMS takes them.

@@ -1,4 +1,4 @@
-//! What a router has to send.
+//! Datagrams that a router has to send.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! Where requests go: for the engine itself, and for hosts that steer plain requests without it.
+//! Destinations of requests: for the engine itself, and for hosts that steer plain requests without
+//! it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,18 +10,18 @@ use super::{Router, Side};
 use crate::lms::config::RouterConfig;
 use crate::router::{InterfaceId, Routes, Upstream};
 
-/// Where requests for a channel go that come by one interface. It holds while
+/// Destination of requests for a channel that come by one interface. It holds while
 /// [`Router::changes`] and the routes stay what they are, for requests that do not say that a
 /// replier failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// The replier on the interface, and where its own requests go.
     pub of_replier: Option<(IpAddr, Steer)>,
-    /// Where the requests of others go.
+    /// Destination of the requests of others.
     pub of_others: Steer,
 }
 
-/// Where a request goes, and what is done to it.
+/// Destination of a request, and its treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steer {
     /// Next hop, or the source.
@@ -99,8 +100,8 @@ pub(super) fn step(
     if is_attached(config, routes, channel) { Step::Up } else { offers.step(arrived_on, from) }
 }
 
-/// Returns whether a request that goes up is stamped here: by the last router before the source,
-/// and by the core of a shared tree, from which it is unicast to the source [LMS §III-B].
+/// Returns whether a request that goes up is stamped here. The last router before the source stamps
+/// it, and the core of a shared tree, from which it is unicast to the source [LMS §III-B].
 pub(super) fn stamps_upwards(
     config: &RouterConfig,
     routes: &mut dyn Routes,

@@ -48,12 +48,12 @@ fn spm(number: u64, next: u64) -> Message<'static> {
     Message::Spm { number, trail: 0, next, path: host(ROUTER) }
 }
 
-/// Gives an engine a message that came on the channel.
+/// Passes a message that came on the channel to an engine.
 fn hear(engine: &mut impl Engine, now: Instant, message: &Message<'_>) {
     testing::give(engine, now, Address::Channel(channel()), &bytes(message));
 }
 
-/// Gives an engine a message from a host.
+/// Passes a message from a host to an engine.
 fn told(engine: &mut impl Engine, now: Instant, from: &str, message: &Message<'_>) {
     testing::give(engine, now, Address::Host(host(from)), &bytes(message));
 }

@@ -61,12 +61,12 @@ fn give(
     router.handle_datagram(now, &mut Tree { fan_out: 3 }, datagram)
 }
 
-/// Gives the router a message down the tree, on the interface towards the source.
+/// Passes the router a message down the tree, on the interface towards the source.
 fn down(router: &mut Tested<Router>, now: Instant, message: &Message<'_>) -> Verdict {
     give(router, now, UP, (SOURCE, Address::Channel(channel())), message)
 }
 
-/// Gives the router a message from below, addressed to it.
+/// Passes the router a message from below, addressed to it.
 fn up(router: &mut Tested<Router>, now: Instant, on: u32, message: &Message<'_>) -> Verdict {
     give(router, now, on, ("10.0.0.50:7702", Address::Host(host(ROUTER))), message)
 }

@@ -1,4 +1,4 @@
-//! What the client asks its server for: by multicast as long as that works, else on the session.
+//! Requests of a client to its server: by multicast as long as that works, else on the session.
 //!
 //! This has no state of its own: what to ask for follows from the items and the fallback.
 
@@ -27,8 +27,8 @@ impl<K: SymbolSink> Receiver<K> {
         self.say(self.demand(toi, need))
     }
 
-    /// Returns the message that asks for what is missing of an item. Blocks that come on the session
-    /// come first.
+    /// Returns the message that asks for what is missing of an item. Blocks that come on the
+    /// session come first.
     pub(super) fn demand(&self, toi: Toi, need: Need) -> ClientMessage {
         if !self.fallback.is_multicast() {
             return ClientMessage::Unicast { toi, need };

@@ -31,8 +31,8 @@ enum Way {
     },
 }
 
-/// Decides between multicast and unicast. Somebody who forges packets cannot hold a client on a
-/// multicast that brings nothing: only a probe leads back, and later each time that it was in vain.
+/// Decides between multicast and unicast. A stranger that forges packets cannot hold a client on a
+/// multicast that brings nothing. Only a probe leads back, and later each time that it was in vain.
 #[derive(Debug)]
 pub(super) struct Fallback {
     way: Way,

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The client asks for the digests of the blocks that come next, so that they are there before the
-//! symbols. A symbol that differs is dropped, and its number stays free for the genuine one. A symbol
-//! whose digest is not there yet is dropped as if it were lost. A server that gives no answer for
-//! `PATIENCE` is of an earlier release, or slow: then symbols are taken as they come, and wrong
-//! blocks are found by their own digests.
+//! symbols. A symbol that differs is dropped, and its number stays free for the genuine one. A
+//! symbol whose digest is not there yet is dropped as if it were lost. A server that does not
+//! answer for `PATIENCE` is of an earlier release, or slow. Then symbols are taken as they come,
+//! and wrong blocks are found by their own digests.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +34,7 @@ const MOST_DIGESTS: usize = 1 << 17;
 /// Smallest number of blocks beyond those announced whose digests are asked for.
 const BLOCKS_AHEAD: u32 = 4;
 
-/// What is known of a symbol.
+/// Verdict on a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is the server's, or nothing speaks against it.
@@ -73,7 +73,8 @@ pub(super) struct Guard {
     suspects: BTreeMap<Toi, Suspect>,
     /// Number of digests that are held or awaited.
     held: usize,
-    /// Whether there was no room for the digests of some blocks. Their symbols are taken as they come.
+    /// Whether there was no room for the digests of some blocks. Their symbols are taken as they
+    /// come.
     is_full: bool,
 }
 
@@ -338,7 +339,7 @@ mod tests {
         let messages = guard.watch_coming(NOW, (TOI, &item), 0..blocks);
         let asked = asked_for(&messages);
         assert!(asked > MOST_DIGESTS - 255 && asked <= MOST_DIGESTS, "{asked}");
-        // What there was no room for is taken as it comes, and what is awaited is not.
+        // A symbol without room is taken as it comes, and an awaited one is not.
         let judge =
             |guard: &mut Guard, sbn| guard.judge(NOW, BlockId { toi: TOI, sbn }, 0, &[0; 10]);
         assert_eq!(judge(&mut guard, blocks - 1), Verdict::Taken);

@@ -113,8 +113,8 @@ impl Items {
         Ok(())
     }
 
-    /// Drops what is wrong of the symbols of a block that were held when its item became suspect, now
-    /// that their digests are known. All of them go if the sink cannot tell at once.
+    /// Drops what is wrong of the symbols of a block that were held when its item became suspect,
+    /// now that their digests are known. All of them go if the sink cannot tell at once.
     pub(super) fn verify_held(
         &mut self,
         block: BlockId,
@@ -131,8 +131,8 @@ impl Items {
         }
     }
 
-    /// Stores a block from the session, as if its source symbols had come one by one. Returns whether
-    /// it was the last that was to come on the session alone.
+    /// Stores a block from the session, as if its source symbols had come one by one. Returns
+    /// whether it was the last that was to come on the session alone.
     pub(super) fn take_block(
         &mut self,
         now: Instant,

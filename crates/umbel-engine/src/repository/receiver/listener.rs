@@ -286,8 +286,8 @@ impl Listener {
     }
 
     /// Notes a packet of a transmission. Earlier transmissions are over, if this one was announced;
-    /// otherwise only those that should be. Returns whether the client was listening to any that has
-    /// ended.
+    /// otherwise only those that should be. Returns whether the client was listening to any that
+    /// has ended.
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -513,9 +513,9 @@ mod tests {
         listener.next_nak(at(10), &mut items, true).unwrap()
     }
 
-    /// Says what a client hears: announcements of transmissions 7 and 8, and all packets of 7 but the
-    /// fifth, with forged packets in between. Returns the number of NAKs about 7, and what the last
-    /// says was received and lost.
+    /// Passes a client announcements of transmissions 7 and 8, and all packets of 7 but the fifth,
+    /// with forged packets in between. Returns the number of NAKs about 7, and what the last says
+    /// was received and lost.
     fn naks_with(forged: &[(u32, u32)]) -> (u32, Nak) {
         let mut listener = listener();
         let mut items = items();

@@ -382,7 +382,7 @@ impl<K: SymbolSink> Receiver<K> {
                 true
             }
             Err(reason) => {
-                // What is held already, or has no room, has come all the same.
+                // Symbols that are held already, or find no room, have arrived all the same.
                 if matches!(reason, DropReason::Duplicate | DropReason::NoRoom) {
                     self.fallback.hear();
                 }

@@ -6,8 +6,8 @@ use umbel_wire::alc::DataPacket;
 use crate::repository::drops::DropReason;
 use crate::seal::{Keyring, NotOpened};
 
-/// Opens a packet of the data channel if the server seals. Probes are not sealed; they carry nothing
-/// but the client's own number.
+/// Opens a packet of the data channel if the server seals. Probes are not sealed; they carry
+/// nothing but the client's own number.
 pub(super) fn open<'p>(
     ring: Option<&mut Keyring>,
     bytes: &'p [u8],

@@ -10,7 +10,7 @@ use crate::seal::Keyring;
 use crate::symbols::{BlockId, SymbolSink};
 use crate::{Instant, SessionId};
 
-/// What the client knows by its session.
+/// The client's knowledge of its session.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     /// The session; `None` while there is none.

@@ -1,4 +1,4 @@
-//! What the client does about wrong symbols, which the [`guard`](super::guard) finds.
+//! The client's treatment of wrong symbols, which the [`guard`](super::guard) finds.
 //!
 //! The guard has the state. This tells items and server, of which the guard knows nothing.
 

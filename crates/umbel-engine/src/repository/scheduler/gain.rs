@@ -1,16 +1,16 @@
 //! The index of the gain rule.
 //!
 //! A request's *reach* is the number of symbols to send of the item until its client is expected to
-//! have it: its missing symbols over its fill. Its *gain* is the square of its share in all that
-//! the client asked for and does not have yet. A missing item thus counts the more, the less else
-//! its client waits for. A burst of n symbols of an item gains the sum over the requests with a
-//! reach up to n. It costs n symbols and its announcement. The score of an item is the greatest
+//! have it. That is its missing symbols over its fill. Its *gain* is the square of its share in all
+//! that the client asked for and does not have yet. A missing item thus counts the more, the less
+//! else its client waits for. A burst of n symbols of an item gains the sum over the requests with
+//! a reach up to n. It costs n symbols and its announcement. The score of an item is the greatest
 //! gain over cost of any burst.
 //!
 //! Requests of an item are counted in *classes* of nearly the same reach. A score is thus a walk
 //! over some tens of classes, however many clients want the item.
 //!
-//! The size of all that a client asked for changes with each item that it gets, and with it the
+//! The size of all that a client asked for changes with each item that it gets. With it changes the
 //! gain of all its other requests. A client's requests are recounted at once if they are few.
 //! Otherwise they are recounted only when that size has changed by an eighth, some with each call,
 //! so that no call takes long. That makes eight recounted requests on average for each item that a

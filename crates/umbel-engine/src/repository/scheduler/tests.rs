@@ -12,7 +12,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// The example of [Repository §2.2].
+/// Returns the example of [Repository §2.2].
 fn example(kind: SchedulerKind) -> Scheduler {
     let mut scheduler = Scheduler::new(kind);
     for (client, items) in [(A, vec![1, 2, 3]), (B, vec![2, 4]), (C, vec![2, 3])] {

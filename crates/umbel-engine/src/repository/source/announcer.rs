@@ -1,4 +1,4 @@
-//! Tells clients about transmissions, and carries every other message to them.
+//! Announces transmissions to clients, and carries every other message to them.
 //!
 //! Clients on the multicast control channel hear of transmissions there, all at once [Repository
 //! §2]. The others hear of them on their sessions. No other module knows which client is told
@@ -126,7 +126,7 @@ impl Announcer {
         }
     }
 
-    /// Tells clients that a transmission is over.
+    /// Announces to clients that a transmission is over.
     pub(super) fn announce_end(
         &mut self,
         now: Instant,
@@ -157,8 +157,8 @@ impl Announcer {
         self.unseen_end = None;
     }
 
-    /// Tells the listeners of the last transmission that it is over, because no packet of a later
-    /// one will show it.
+    /// Announces to the listeners of the last transmission that it is over, because no packet of a
+    /// later one will show it.
     pub(super) fn announce_unseen_end(&mut self, now: Instant, clients: &Clients) {
         if let Some(end) = self.unseen_end.take() {
             self.announce_end(now, clients, end);

@@ -124,8 +124,8 @@ impl<S: SymbolSource> DataChannel<S> {
         Ok(())
     }
 
-    /// Tells a late client about transmissions of its item that are planned and, if the policy says
-    /// so, running [Repository §5.3].
+    /// Announces transmissions of its item to a late client: the planned ones and, if the policy
+    /// says so, running ones [Repository §5.3].
     fn notify_late(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
         let mut announcements = Announcements::default();
         let mut coming = Vec::new();
@@ -259,7 +259,7 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Tells every client that wants an item that it cannot be read.
+    /// Reports to every client that wants an item that it cannot be read.
     pub(super) fn lose_item(&mut self, turn: &mut Turn<'_>, toi: Toi, reason: &str) {
         for session in turn.clients.wanting(toi) {
             self.drop_demand(turn, session, toi);

@@ -62,7 +62,7 @@ pub(super) enum Forged {
     RepairAhead(u32),
 }
 
-/// What the server and its application did.
+/// Record of the server and its application.
 #[derive(Debug, Default)]
 pub(super) struct Library {
     pub(super) source_events: Vec<SourceEvent>,
@@ -79,7 +79,7 @@ pub(super) struct Library {
     pub(super) forger: Option<Forger>,
     /// Whether the server answers no questions for digests of symbols.
     pub(super) mute: bool,
-    /// Who is on the path of the data channel.
+    /// Attacker on the path of the data channel.
     pub(super) attacker: Option<Attacker>,
 }
 
@@ -200,7 +200,7 @@ impl Protocol for Library {
         client.events.push(event);
     }
 
-    /// Tells a client's engine what its sink has done.
+    /// Reports the sink's work to a client's engine.
     fn act(world: &mut World, host: usize) -> bool {
         let Some(index) = host.checked_sub(1) else { return false };
         let client = &mut world.receivers[index];

@@ -345,7 +345,7 @@ fn a_client_that_multicast_does_not_reach_goes_on_by_unicast_and_back() {
     let mut world = World::new(config(), objects(2, 400), 12);
     let deaf = world.add_client(&[1, 2], 0.0);
     world.set_deaf(deaf, true);
-    // What came by unicast is still on its way by multicast.
+    // Symbols that came by unicast are still on their way by multicast.
     world.may_drop(DropReason::Duplicate);
     world.may_drop(DropReason::NotWanted);
     world.run_for(Duration::from_millis(6_500));
@@ -475,7 +475,7 @@ fn say(source: &mut Source<MemorySource>, session: SessionId, message: &ClientMe
     source.handle_datagram(Instant::EPOCH, datagram);
 }
 
-/// An item of 2²⁴ blocks of eight symbols.
+/// Returns an item of 2²⁴ blocks of eight symbols.
 fn huge() -> Oti {
     Oti {
         scheme: Scheme::ReedSolomon,
@@ -486,7 +486,7 @@ fn huge() -> Oti {
     }
 }
 
-/// A need in which every other block is missing a symbol.
+/// Returns a need in which every other block is missing a symbol.
 fn scattered(runs: u32) -> Need {
     let run = |n| NeedRun { first_block: 2 * n, blocks: 1, symbols: 1 };
     Need::Symbols((0..runs).map(run).collect())
@@ -536,8 +536,8 @@ fn packets_of_a_server_that_was_started_again_are_not_taken() {
     world.receivers[0].engine.assert_dropped("OtherSession 1");
 }
 
-/// Adds clients one after the other: the loss of each, which of three items it wants (a bit for
-/// each), and the pause before it in ms. Returns the items that each wants.
+/// Adds clients one after the other. Each has a loss, a bit for each of three items that it wants,
+/// and a pause before it in ms. Returns the items that each wants.
 fn add_clients(world: &mut World, clients: &[(f64, u32, u64)]) -> Vec<Vec<u32>> {
     let add = |&(loss, mask, pause_ms): &(f64, u32, u64)| {
         let wanted: Vec<u32> = (1..=3).filter(|item| mask & (1 << (item - 1)) != 0).collect();

@@ -44,7 +44,7 @@ proptest! {
         leaves_ms in 0_u64..2_000,
     ) {
         let mut world = World::new(sealed(), objects(3, 130), seed);
-        // What a client that left has said is still on the way.
+        // Messages of a client that left are still on their way.
         for reason in [DropReason::Duplicate, DropReason::NotWanted, DropReason::NotAdmitted] {
             world.may_drop(reason);
         }
@@ -70,7 +70,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// The server and its clients agree on each key all the time: no client takes anything but what
+    /// The server and its clients agree on each key all the time. No client takes anything but what
     /// the server has sealed, and that once, and in the end each has all.
     #[test]
     fn whoever_is_on_the_path_never_makes_two_ends_disagree_on_a_key(

@@ -1,4 +1,4 @@
-//! What clients without a token, and hosts that are no clients, send.
+//! Messages of clients without a token, and of hosts that are no clients.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a segment of the receiver says of what it has.
+//! Acknowledgements of a receiver: the data that it reports to have.
 
 use umbel_wire::tcp::{Head, Seq};
 
@@ -8,7 +8,7 @@ use crate::smo::master::SendLog;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
-/// What a segment acknowledges, beside what was known before.
+/// The part of an acknowledgement that earlier ones did not have.
 #[derive(Clone, Copy, Debug)]
 struct News {
     /// Position up to which everything has arrived, and the one before.
@@ -104,7 +104,7 @@ impl Child {
 
     /// Finds retransmissions that were lost, too.
     fn find_lost_again(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
-        // What left after the first hole was sent again has arrived; the hole has not
+        // Data that left after the first hole was sent again has arrived; the hole has not
         // [RFC 8985 §6.2].
         if news.has_blocks
             && news.is_repeated()
@@ -171,7 +171,7 @@ impl Child {
                 continue;
             }
             if right <= ack {
-                // A duplicate [RFC 2883]. What a deaf child gets twice came by multicast, too,
+                // A duplicate [RFC 2883]. Data that a deaf child gets twice came by multicast, too,
                 // unless it was sent again, or received before the child became deaf.
                 let is_news = left >= self.resent.end().max(self.hearing.deaf_from);
                 if is_news && self.may_hear_master() && !self.hearing.hears {
@@ -200,8 +200,8 @@ impl Child {
 
     /// Takes a sample of the RTT if this ACK is the first to name what is timed. `newest` is the
     /// end of the bytes that it is the first to name, if they are beyond all others. An ACK beyond
-    /// a hole that was filled says when it was filled, and not how long the rest was on its way:
-    /// the ACKs that said so may be lost.
+    /// a hole that was filled shows when it was filled, and not how long the rest was on its way.
+    /// The ACKs that showed that may be lost.
     fn take_sample(&mut self, now: Instant, ack: u64, newest: Option<u64>, log: Option<&SendLog>) {
         let again = self.resent.end();
         let sent_at = if self.hearing.hears {

@@ -34,7 +34,7 @@ use crate::Instant;
 /// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where the bytes come from that a child is sent.
+/// Source of the bytes that a child is sent.
 #[derive(Clone, Debug)]
 pub(super) enum Served {
     /// From a buffer of its own, created by the first write.
@@ -45,7 +45,7 @@ pub(super) enum Served {
     Done,
 }
 
-/// What an acknowledgement did.
+/// Effect of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acknowledged {
     /// Something, or nothing.
@@ -79,7 +79,7 @@ pub(super) struct Child {
     pub(super) una: u64,
     /// Next position to be sent by unicast, while it does not hear.
     pub(super) nxt: u64,
-    /// Where its part of a master's stream ends, if it was finished alone.
+    /// End of its part of a master's stream, if it was finished alone.
     pub(super) own_end: Option<u64>,
     pub(super) mss: u16,
     pub(super) has_sack: bool,
@@ -129,7 +129,7 @@ pub(super) struct Child {
     pub(super) timeouts: u64,
 }
 
-/// What the handshake found out.
+/// Results of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     pub(super) id: ChildId,
@@ -162,7 +162,7 @@ impl Child {
             mss,
             has_sack: opening.has_sack,
             permits: PeerWindow::new(head, opening.shift, opening.at),
-            // What is multicast would be too long for it.
+            // Multicast segments would be too long for it.
             hearing: Hearing::new(opening.mss >= config.mss),
             window: Window::new(config.congestion, mss.into(), config.initial_window),
             rtt,

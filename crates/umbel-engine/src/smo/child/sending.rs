@@ -1,4 +1,4 @@
-//! What a child may be sent, new and again.
+//! Data that a child may be sent, new and again.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ impl Child {
             let flight = view.sent.saturating_sub(from);
             flight - self.board.absent(from, view.sent.max(from), mss).min(flight)
         } else {
-            // What is multicast fills its window whether it has room or not, and its
-            // retransmissions would wait for ever.
+            // Multicast data fills its window whether it has room or not, and its retransmissions
+            // would wait forever.
             self.board.again_under_way(from)
         };
         let has_room = pipe + (run.end - run.start) <= self.window.bytes();
@@ -87,7 +87,7 @@ impl Child {
         self.nxt = self.nxt.max(end);
     }
 
-    /// Returns whether a new run may be left out: its receiver will report it, as it is permitted
+    /// Returns whether a new run may be left out. Its receiver will report it, as it is permitted
     /// to be sent more, and there is more.
     pub(in crate::smo) fn may_leave_out(&self, run: &Range<u64>, view: &View) -> bool {
         let mss = u64::from(self.mss);

@@ -95,7 +95,7 @@ impl Child {
     }
 
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.
-    /// What was multicast up to `old` has arrived or is lost, the rest may be under way.
+    /// Data that was multicast up to `old` has arrived or is lost, the rest may be under way.
     pub(in crate::smo) fn on_timeout(&mut self, view: &View, initial: u32, old: u64) {
         let flight = self.own_share(view.sent.saturating_sub(self.una), view);
         let again = self.rtt.backoff() > 0;

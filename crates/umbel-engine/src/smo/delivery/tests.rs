@@ -21,7 +21,7 @@ struct Scene {
     host: IpAddr,
 }
 
-/// What was delivered: to which port, acknowledging what, with which sequence number and payload.
+/// A delivered segment: its port, acknowledgement number, sequence number and payload.
 type Delivered = (u16, u32, u32, Vec<u8>);
 
 fn scene(family: usize) -> Scene {
@@ -93,7 +93,7 @@ impl Scene {
         all
     }
 
-    /// A unicast segment of the source to a port of the host.
+    /// Passes a unicast segment of the source to a port of the host.
     fn unicast(&mut self, port: u16, ack: u32, flags: Flags, membership: Option<u16>) {
         let head = head([PORT, port], 50, ack, flags, membership);
         let packet = packet(self.source, self.host, &head, &[]);
@@ -104,14 +104,14 @@ impl Scene {
         self.unicast(port, ack, Flags::SYN | Flags::ACK, Some(PORT));
     }
 
-    /// A multicast segment to a channel's port.
+    /// Passes a multicast segment to a channel's port.
     fn multicast(&mut self, port: u16, seq: u32, flags: Flags) -> Vec<Delivered> {
         let head = head([PORT, port], seq, 77, Flags::ACK | flags, None);
         let packet = packet(self.source, self.group, &head, b"some data");
         self.handle(Direction::In, &packet, Checksum::Whole)
     }
 
-    /// A segment of the host to the source.
+    /// Passes a segment of the host to the source.
     fn own(&mut self, port: u16, ack: u32, flags: Flags) {
         let head = head([port, PORT], 500, ack, flags, None);
         let packet = packet(self.host, self.source, &head, &[]);

@@ -1,4 +1,4 @@
-//! What a receiver sends: SYN, the data of the back channel, FIN, with go-back-N after a time-out
+//! Segments of a receiver: SYN, the data of the back channel, FIN. It goes back N after a time-out
 //! [RFC 9293 §3.8].
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! A model of an ordinary TCP receiver, with the helper of its host.
 //!
 //! Real receivers are the sockets of their kernels. This one is for simulations of many of them,
-//! and for tests: one instance takes some hundred bytes. It opens a connection to a source, receives
-//! by unicast and by multicast, and acknowledges:
+//! and for tests: one instance takes some hundred bytes. It opens a connection to a source,
+//! receives by unicast and by multicast, and acknowledges:
 //!
 //! - every n-th segment that comes in order, or after a delay [RFC 9293 §3.8.6.3];
 //! - at once what is out of order, what was received before, and what fills a hole [RFC 5681 §4.2],
@@ -19,15 +19,15 @@
 //!        └───────────── 60 s ─────────────── TimeWait ◀─────────┘
 //! ```
 //!
-//! `Open` stands for the states of [RFC 9293 §3.3.2] from ESTABLISHED to LAST-ACK. Which one it is
+//! `Open` stands for the states of [RFC 9293 §3.3.2] from ESTABLISHED to LAST-ACK. The state
 //! follows from who has finished, and whether that was acknowledged.
 //!
 //! # The helper
 //!
 //! It subscribes to the channel before the connection is opened [SMO §III-B]. It learns from the
-//! unicast segments which port of the channel the connection takes, and delivers a multicast
-//! segment only if the connection receives data, takes this port, lacks a part of the segment, and
-//! has it within its window. The ACK field of a multicast segment is ignored.
+//! unicast segments which port of the channel the connection takes. It delivers a multicast segment
+//! only if the connection receives data, takes this port, lacks a part of the segment, and has it
+//! within its window. The ACK field of a multicast segment is ignored.
 //!
 //! # Real-time mode
 //!
@@ -37,10 +37,10 @@
 //!
 //! # Scope and limitations
 //!
-//! No simultaneous open, no timestamps, no ECN, no keep-alive of its own, no automatic growth of
-//! the window, no quick ACKs at the beginning of a connection. The back channel has an RTO from the
-//! handshake alone, goes back to the first lost byte after a time-out, and has a fixed window
-//! instead of congestion control.
+//! No simultaneous open, no timestamps, no ECN, and it sends no keep-alive. The window does not
+//! grow automatically, and there are no quick ACKs at the beginning of a connection. The back
+//! channel has an RTO from the handshake alone. It goes back to the first lost byte after a
+//! time-out, and has a fixed window instead of congestion control.
 //!
 //! # Validation
 //!
@@ -117,7 +117,7 @@ pub struct Receiver {
     scale: (u8, u8),
     /// Sequence number of position 0.
     base: Seq,
-    /// What came, by position.
+    /// Received bytes, by position.
     incoming: Reassembly,
     /// Position of the source's FIN, if it is known.
     fin: Option<u64>,
@@ -494,8 +494,8 @@ impl Receiver {
         }
     }
 
-    /// Tells the source of a window that has at least doubled, from less than half of the buffer,
-    /// as stacks do.
+    /// Announces to the source a window that has at least doubled, from less than half of the
+    /// buffer, as stacks do.
     fn consider_window_update(&mut self) {
         let buffer = u64::from(self.config.buffer);
         let known = self.edge.saturating_sub(self.incoming.next());

@@ -309,7 +309,7 @@ fn real_time_mode_skips_a_hole_and_acknowledges_past_it() {
     assert!(sends(&mut subject, 349).is_empty());
     assert_eq!(sends(&mut subject, 350)[0].head.ack, ISS.plus(17));
     assert_eq!(events(&mut *subject), got(2, b"gh"));
-    // What is late is late.
+    // Late segments are late.
     data(&mut subject, 360, 0, b"0123456789");
     assert!(events(&mut *subject).is_empty());
     // The end of the stream is behind a hole.

@@ -91,7 +91,7 @@ impl Source {
         }
         child.hearing.on_master();
         if child.hearing.hears && master.nxt > child.una {
-            // What was multicast before it could receive is lost to it.
+            // Data that was multicast before it could receive is lost to it.
             child.board.begin(Kind::Timeout, child.una, master.nxt, master.nxt);
         }
         // The standing follows when its seat is known.

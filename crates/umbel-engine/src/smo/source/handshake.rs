@@ -75,7 +75,7 @@ impl Source {
             Join::AtOnce => {
                 let master = self.master(self.master_place(MasterId::FIRST)?)?;
                 let is_over = master.buffer.is_finished() && master.nxt >= master.buffer.end();
-                // What is still to be written is worth waiting for, and so is an empty stream.
+                // Data that is still to be written is worth waiting for, and so is an empty stream.
                 (!is_over || master.nxt == 0).then_some(master.nxt)
             }
         }

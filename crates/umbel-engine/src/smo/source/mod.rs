@@ -184,7 +184,7 @@ impl Source {
 
     fn master_room(&self, master: &Master) -> usize {
         match self.config.release {
-            // What was sent makes room for what comes.
+            // Sent data makes room for new data.
             super::Release::Buffer => {
                 let unsent = master.buffer.end().saturating_sub(master.nxt) as usize;
                 (self.config.buffer / 2).saturating_sub(unsent)
@@ -311,7 +311,8 @@ impl Source {
             }
             match child.served {
                 Served::Master(..) if child.hearing.hears && child.una < view.start => {
-                    // What it lacks reaches its age soon, too: there is no time to count others.
+                    // Data that it lacks reaches its age soon, too: there is no time to count
+                    // others.
                     child.on_repair_wanted(&run);
                     let id = child.id;
                     self.repairs.push_back((slot, id, run));

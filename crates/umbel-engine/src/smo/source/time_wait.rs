@@ -8,7 +8,7 @@ use umbel_wire::tcp::Seq;
 
 use crate::Instant;
 
-/// What a connection that has ended answers for a while.
+/// A connection that has ended, and its answers for a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) seq: Seq,

@@ -73,7 +73,7 @@ impl Seat for Node {
     }
 }
 
-/// What the source's application sends, and what was seen.
+/// Data of the source's application, and the observations.
 #[derive(Debug, Default)]
 pub(super) struct Transfer {
     pub(super) events: Vec<SourceEvent>,
@@ -89,7 +89,7 @@ pub(super) struct Transfer {
     pub(super) left: u64,
     /// Whether the source's host holds its pace.
     pub(super) is_paced: bool,
-    /// What is to be written to the first master, and whether it ends then.
+    /// Data to be written to the first master, and whether it ends then.
     pub(super) writes: Option<(Bytes, bool)>,
     /// Stands before the source.
     pub(super) filter: AckFilter,

@@ -1,5 +1,5 @@
-//! Rules for groups: which round trip is the group's, how fair it is to TCP, and coming back after a
-//! removal.
+//! Rules for groups: which round trip is the group's, how fair it is to TCP, and coming back after
+//! a removal.
 
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ fn the_account_of_a_connection_says_what_it_took() {
     for (report, is_alone) in reports.zip([false, true]) {
         assert_eq!((report.received, report.received_bytes), (100_000, 7));
         assert!(network.now.since(report.since) >= took);
-        // What was multicast first until it was found out that one does not hear.
+        // Data that was multicast first until it was found out that one does not hear.
         let by_multicast = report.received_by_multicast();
         let expected = if is_alone { 0..30_000 } else { 100_000..100_001 };
         assert!(expected.contains(&by_multicast), "{by_multicast} {report:?}");

@@ -1,4 +1,5 @@
-//! Properties that hold for any seed. `UMBEL_SEEDS=1000` runs more of them, `UMBEL_SEED=7` runs one.
+//! Properties that hold for any seed. `UMBEL_SEEDS=1000` runs more of them, `UMBEL_SEED=7` runs
+//! one.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -245,7 +246,7 @@ fn who_acknowledges_all_that_was_sent_is_found_out_soon() {
     }
 }
 
-/// A segment as an attacker makes it up, often near the numbers of a connection.
+/// Returns a segment as an attacker makes it up, often near the numbers of a connection.
 fn any_segment(random: &mut Generator, port: u16, base: Seq) -> Vec<u8> {
     let near = |random: &mut Generator| match below(random, 4) {
         0 => random.next_u32(),

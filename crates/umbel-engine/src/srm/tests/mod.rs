@@ -29,8 +29,8 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// No session messages for the first second or so, and no other randomness. The source is 10 ms
-/// away, the other member 20 ms.
+/// Returns a configuration without session messages for the first second or so, and without other
+/// randomness. The source is 10 ms away, the other member 20 ms.
 fn config() -> Config {
     let mut config = Config::new(ME, CHANNEL);
     config.session.min_interval = Duration::from_secs(1000);

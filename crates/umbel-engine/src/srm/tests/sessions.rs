@@ -4,7 +4,7 @@ use umbel_wire::srm::Echo;
 
 use super::*;
 
-/// Configuration of a member that sends session messages.
+/// Returns the configuration of a member that sends session messages.
 fn talking() -> Config {
     let mut config = config();
     config.session.min_interval = millis(1000);

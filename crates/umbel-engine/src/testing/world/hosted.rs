@@ -1,4 +1,4 @@
-//! What the network needs of any engine, and what it checks.
+//! The network's needs of any engine, and its checks.
 
 use crate::testing::Tested;
 use crate::{Allowance, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};

@@ -6,8 +6,8 @@
 //! in the order in which they were scheduled, and all draws follow from one seed. Protocols with
 //! engines in routers have a tree of them in the network ([`World::add_router`]).
 //!
-//! A world fails its test if time stands still, if a batch or a membership breaks the contract, and
-//! if anything is dropped that the test neither [expects](Tested::assert_dropped) nor
+//! A world fails its test if time stands still, or if a batch or a membership breaks the contract.
+//! It also fails if anything is dropped that the test neither [expects](Tested::assert_dropped) nor
 //! [allows](World::may_drop).
 //!
 //! Faults are scripted between runs ([`World::crash`], [`Network`]), at a later time
@@ -35,7 +35,7 @@ use super::Tested;
 use crate::chance::generator;
 use crate::{Address, Datagram, Engine, Instant, RouterEngine, Transmit, TransmitBuf};
 
-/// What a protocol's tests add to the world: the engines, their applications, and what is noted.
+/// A protocol's additions to the world: the engines, their applications, and notes.
 pub(crate) trait Protocol: Sized {
     type Source: Seat;
     type Receiver: Seat;
@@ -79,7 +79,7 @@ pub(crate) trait Protocol: Sized {
     }
 }
 
-/// Where an engine sits: itself, or what surrounds it in a test.
+/// Place of an engine: itself, or its surroundings in a test.
 pub(crate) trait Seat {
     type Engine: Engine;
 
@@ -141,7 +141,7 @@ pub(crate) struct World<P: Protocol> {
     _seed: Seed,
 }
 
-/// Tells the seed if the test fails. It is the last to go.
+/// Prints the seed if the test fails. It is the last to go.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -1,4 +1,5 @@
-//! The network of a world: hosts in subnets, the links between them, what is joined and what is cut.
+//! The network of a world: hosts in subnets, the links between them, what is joined and what is
+//! cut.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -84,7 +85,7 @@ impl Bottleneck {
 pub(crate) struct Host {
     pub(crate) address: SocketAddr,
     pub(crate) subnet: usize,
-    /// Its way out. What is lost there is lost to everyone.
+    /// Its way out. A packet that is lost there is lost to everyone.
     pub(crate) up: Link,
     /// Its way in.
     pub(crate) down: Link,

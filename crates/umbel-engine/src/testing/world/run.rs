@@ -1,4 +1,4 @@
-//! How a world goes on: the calendar, and the hosting of engines.
+//! Course of a world: the calendar, and the hosting of engines.
 
 use super::hosted::allowance;
 use super::{Happening, Host, Protocol, Seat, World};

@@ -1,4 +1,4 @@
-//! How those on the source's list get the key of the tree.
+//! The key of the tree for receivers on the source's list.
 //!
 //! The source and each receiver on its list share a secret that nobody else has. It follows from
 //! the key that the signed announcement names and from the receiver's. With it the receiver asks,
@@ -13,8 +13,9 @@
 //!
 //! The code of the request covers the number n, the receiver's node and both addresses. The answer
 //! is sealed (AES-256-GCM) with a key that follows from all of these, and so fits one request at
-//! one address. Who repeats a request makes the source say the same again, to the same address. Who
-//! is not on the list is not answered, and nobody can say in the source's name that it is not.
+//! one address. A stranger that repeats a request makes the source send the same answer again, to
+//! the same address. A receiver that is not on the list gets no answer, and nobody can say in the
+//! source's name that it is not.
 //!
 //! A receiver asks with one number until it is answered, more and more rarely. It says nothing else
 //! before, and hears nothing but data. If the source is heard and does not answer, it ends.
@@ -233,7 +234,7 @@ mod tests {
         node.open(now, &datagram, &config(at))
     }
 
-    /// What the attacker does next.
+    /// Next step of the attacker.
     #[derive(Clone, Debug)]
     enum Step {
         /// A receiver asks, if it is time.

@@ -12,7 +12,7 @@ use crate::seal::Cipher;
 /// A node and its address.
 pub(super) type End = (NodeId, SocketAddr);
 
-/// What all keys of a feed follow from, and the tree key.
+/// Root of all keys of a feed, and the tree key.
 #[derive(Debug)]
 pub(super) struct Keys {
     feed: Tsi,
@@ -21,8 +21,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Derives them from the admission key of a feed, if there is a token, and from what the source
-    /// gives those on its list, if there is one.
+    /// Derives them from the admission key of a feed, if there is a token. If there is a list, also
+    /// from the source's answer to those on it.
     pub(super) fn new(feed: Tsi, token: Option<&[u8; 32]>, given: Option<&[u8; 32]>) -> Keys {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"umbel 2026 control tree of a feed");
         let part = |key: Option<&[u8; 32]>| key.map_or(Vec::new(), |key| key.to_vec());
@@ -57,7 +57,7 @@ impl Keys {
     }
 }
 
-/// What the source and one receiver on its list share: keys for asking and answering.
+/// Keys that the source and one receiver on its list share, for asking and answering.
 #[derive(Debug)]
 pub(super) struct Personal(hkdf::Prk);
 
@@ -89,7 +89,7 @@ impl Personal {
     }
 }
 
-/// What two nodes share of which one asked the other for a place.
+/// Keys of two nodes of which one asked the other for a place.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     /// The other node.

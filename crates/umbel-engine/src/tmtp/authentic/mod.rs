@@ -2,14 +2,15 @@
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
 //! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token or a list
-//! there is none, and messages are as they were. `keys.rs` has the keys and codes, `numbers.rs`
-//! what makes a message count once, and `admission.rs` how those on a list get the key of the tree.
+//! there is none, and messages are as they were. `keys.rs` has the keys and codes. `numbers.rs`
+//! makes a message count once, and `admission.rs` carries the key of the tree to receivers on a
+//! list.
 //!
 //! # Joining
 //!
 //! Both keys follow from the token, or from what the source gives those on its list, or from both.
-//! The *tree key* is that of all nodes. Two nodes of which one joins the other make a *pair key*
-//! from the tree key, the feed, both numbers and addresses, and a fresh number of each:
+//! The *tree key* is that of all nodes. Two nodes of which one joins the other make a *pair key*.
+//! It follows from the tree key, the feed, both numbers and addresses, and a fresh number of each:
 //!
 //! ```text
 //! child                                                parent
@@ -29,22 +30,24 @@
 //!                                                      (the old pair holds until the new one does)
 //! ```
 //!
-//! Who holds a pair has heard the other use a key that only the two numbers of this attempt give. So
-//! both agree on who they are, at which addresses, and on the key, and neither has been shown
-//! something old. `tests.rs` has an attacker who sees, drops, delays, repeats, alters and sends to
-//! others whatever it likes, and never makes two nodes disagree.
+//! A holder of a pair has heard the other use a key that follows only from the two numbers of this
+//! attempt. So both agree on who they are, at which addresses, and on the key, and neither has been
+//! shown something old. `tests.rs` has an attacker who sees, drops, delays, repeats, alters and
+//! sends to others whatever it likes, and never makes two nodes disagree.
 //!
 //! # Messages
 //!
-//! A [`Stamp`] has a code (HMAC-SHA-256, 16 bytes) over key, number, both addresses and the message.
-//! Between child and parent the pair key counts: ACK, NACK by unicast, REPORT, leaving, refusals. The
-//! tree key is for searches, beacons, heartbeats and NACKs in the group, and for FETCH, whose answers
-//! repeat its nonce. A dismissal of who is no child any more has the tree key too.
+//! A [`Stamp`] has a code (HMAC-SHA-256, 16 bytes) over key, number, both addresses and the
+//! message. Between child and parent the pair key counts: ACK, NACK by unicast, REPORT, leaving,
+//! refusals. The tree key is for searches, beacons, heartbeats and NACKs in the group, and for
+//! FETCH, whose answers repeat its nonce. A dismissal of a node that is no child any more has the
+//! tree key too.
 //!
 //! Each number is taken once from each sender: of the last [`numbers::REMEMBERED`] one remembers
 //! which, and older ones are refused. Numbers under the tree key begin with the time by the
-//! source's clock, so that those older than [`numbers::STALE`] are refused also by who never heard
-//! their sender. Who has not heard the source yet may search, ask for a place and FETCH.
+//! source's clock. So those older than [`numbers::STALE`] are refused also by nodes that never
+//! heard their sender. A node that has not heard the source yet may search, ask for a place and
+//! FETCH.
 //!
 //! # Limitations
 //!
@@ -52,8 +55,8 @@
 //!   name.
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
 //!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
-//! - An attacker on the path can drop and delay. One who sends with others' addresses can repeat, to
-//!   who comes new, what was said in the last [`numbers::STALE`].
+//! - An attacker on the path can drop and delay. A host that sends with others' addresses can
+//!   repeat recent messages, of at most [`numbers::STALE`], to new nodes.
 
 mod admission;
 mod keys;
@@ -81,8 +84,8 @@ use crate::{Address, Datagram, Instant};
 const MAX_PEERS: usize = 1 << 17;
 /// Most answers that may wait.
 const MAX_OUTBOX: usize = 1024;
-/// Heartbeats with a wrong stamp, and time since the first of them, after which the token is wrong, if
-/// nothing had a right one. Of genuine heartbeats several come in that time.
+/// Heartbeats with a wrong stamp, and time since the first of them, after which the token is wrong,
+/// if nothing had a right one. Of genuine heartbeats several come in that time.
 const SHUT_OUT: (u32, Duration) = (5, Duration::from_secs(4));
 
 /// A message that was let in, or what became of it.
@@ -94,12 +97,12 @@ pub(super) enum Opened {
     Answered,
     /// The source has given this node the key of the tree.
     Admitted,
-    /// An ACK or REPORT under the key of a pair that is not known here. The sender may take this node
-    /// for its parent.
+    /// An ACK or REPORT under the key of a pair that is not known here. The sender may take this
+    /// node for its parent.
     Stranger {
         /// Alleged sender.
         id: NodeId,
-        /// Where it came from.
+        /// Address that it came from.
         from: SocketAddr,
         /// Token that it names.
         token: u64,
@@ -111,8 +114,8 @@ pub(super) enum Opened {
 struct Peer {
     /// The pair that holds.
     holds: Option<Pair>,
-    /// Pairs that nothing has come under yet: after its request, and after this node's own. Each may
-    /// ask the other at a time.
+    /// Pairs that nothing has come under yet: after its request, and after this node's own. Each
+    /// may ask the other at a time.
     offered: Option<Pair>,
     asked: Option<Pair>,
     /// Time at which something last came or went.
@@ -140,7 +143,7 @@ pub(super) struct Authentic {
     desk: Option<Desk>,
     /// This node, as long as it has no keys.
     applicant: Option<Applicant>,
-    /// What challenges are derived from, and the number of those drawn.
+    /// Secret from which challenges are derived, and the number of those drawn.
     secret: [u8; 32],
     drawn: u64,
     numbers: Numbers,
@@ -252,8 +255,8 @@ impl Authentic {
         hopeless
     }
 
-    /// Returns whether the token seems to be wrong: the source is heard, and no stamp is right. Only
-    /// the first call says so.
+    /// Returns whether the token seems to be wrong: the source is heard, and no stamp is right.
+    /// Only the first call says so.
     pub(super) fn is_shut_out(&mut self, now: Instant) -> bool {
         let shut_out = self.shut_out_at().is_some_and(|at| at <= now);
         self.told |= shut_out;
@@ -346,7 +349,7 @@ impl Authentic {
         };
         match stamp.key {
             StampKey::Tree => {}
-            // Who would be told that this node is not its parent could not be told.
+            // A node that needs to hear that this node is not its parent could not hear it.
             StampKey::Pair if self.is_waiting() => return Err(DropReason::NoKey),
             StampKey::Pair => return self.open_pair(now, from, (bytes, stamp), message),
             StampKey::Personal if multicast => return Err(DropReason::Unexpected),
@@ -388,8 +391,8 @@ impl Authentic {
         }
     }
 
-    /// Returns what is known of the node at an address. If there are too many, the one that was used
-    /// least recently is forgotten, O(n).
+    /// Returns what is known of the node at an address. If there are too many, the one that was
+    /// used least recently is forgotten, O(n).
     fn peer(&mut self, now: Instant, at: SocketAddr) -> &mut Peer {
         if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&at) {
             let least = self.peers.iter().min_by_key(|(_, peer)| (peer.holds.is_some(), peer.used));

@@ -30,7 +30,7 @@ fn config(node: usize, token: u8) -> NodeConfig {
     config
 }
 
-/// Node 0 is the source.
+/// Returns the stamps of a node; node 0 is the source.
 fn stamps(node: usize, token: u8) -> Authentic {
     Authentic::new(&config(node, token), (NodeId(1), address(0)), &[node as u8; 32]).unwrap()
 }
@@ -63,7 +63,7 @@ struct Honest {
     asked: BTreeSet<(usize, usize, u64)>,
     /// Requests that parents have taken.
     taken: BTreeSet<(usize, usize, u64)>,
-    /// What each node has let in.
+    /// Messages that each node has let in.
     heard: BTreeMap<(usize, Vec<u8>), usize>,
     numbers: u64,
 }
@@ -93,13 +93,13 @@ impl Honest {
         self.say(child, parent, request(self.numbers));
     }
 
-    /// Says something that only these two should understand.
+    /// Sends something that only these two should understand.
     fn leave(&mut self, by: usize, to: usize) {
         self.numbers += 1;
         self.say(by, to, Body::LeaveTree { token: 1, nonce: self.numbers });
     }
 
-    /// Says something under the tree key.
+    /// Sends something under the tree key.
     fn fetch(&mut self, by: usize, to: usize) {
         self.numbers += 1;
         let runs = vec![BlockRun { first: 0, count: 1 }];
@@ -182,7 +182,7 @@ impl Honest {
     }
 }
 
-/// What the attacker does next.
+/// Next step of the attacker.
 #[derive(Clone, Debug)]
 enum Step {
     /// A child asks for a place.

@@ -14,7 +14,7 @@ use crate::units::Rate;
 
 pub use node::{Draws, List, NodeConfig};
 
-/// What is fixed of a feed. Every node of it knows that from the session directory, and believes
+/// Fixed facts of a feed. Every node of it knows that from the session directory, and believes
 /// nobody who says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -99,8 +99,9 @@ pub struct TreeConfig {
     /// Default 500 ms.
     pub beacon_max: Duration,
     /// Least pause, times 1 to 2 at random, between two searches of a manager for a parent nearer
-    /// to the source. Of the nodes of a ring, the least deep is then taken. Default `None`: a parent
-    /// is kept until it fails, and the closest is taken, as in the paper. 5 s suits most feeds.
+    /// to the source. Of the nodes of a ring, the least deep is then taken. Default `None`: a
+    /// parent is kept until it fails, and the closest is taken, as in the paper. 5 s suits most
+    /// feeds.
     pub improve_every: Option<Duration>,
     /// Longest such pause, to which searches that find nobody double it. Default 160 s.
     pub improve_max: Duration,
@@ -190,8 +191,8 @@ pub struct SourceConfig {
     pub repair: RepairConfig,
     /// Maximum rate, fixed when the group is created [TMTP, flow control].
     pub rate: Rate,
-    /// Lowers the rate while most children cannot keep up, or while most of them lose so much
-    /// that slowing down helps, and raises it again up to `rate`. Default true; the paper has a
+    /// Lowers the rate while most children cannot keep up, or while most of them lose so much that
+    /// slowing down helps. It raises the rate again up to `rate`. Default true; the paper has a
     /// fixed rate.
     pub adaptive_rate: bool,
     /// Lowest adaptive rate, as a share of `rate`. Default 0.02.
@@ -204,11 +205,11 @@ pub struct SourceConfig {
     pub history: Option<u32>,
     /// Most bytes a second that answer FETCHes, as a share of the rate. Default 0.5.
     pub fetch_share: f64,
-    /// What each host may fetch before others, where anyone may fetch. Default `None`: whatever it
-    /// asks for.
+    /// Credit of each host for fetching before others, where anyone may fetch. Default `None`:
+    /// whatever it asks for.
     pub fetch_credit: Option<FetchCredit>,
-    /// What it says last, and nobody knows before: by it receivers believe that the feed is over.
-    /// Default `None`.
+    /// Secret that it sends last, and nobody knows before: by it receivers believe that the feed is
+    /// over. Default `None`.
     pub last_word: Option<[u8; 32]>,
     /// Time between the last data and the first heartbeat. It doubles for each further one, so
     /// that the loss of the last packets is found soon. Default 20 ms.
@@ -217,7 +218,7 @@ pub struct SourceConfig {
     pub heartbeat_max: Duration,
 }
 
-/// What each host may fetch of a feed that is open to all. Each block is answered once.
+/// Credit of each host for fetching from a feed that is open to all. Each block is answered once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FetchCredit {
     /// Bytes that it may ask for again. Default 64 KiB.
@@ -352,8 +353,8 @@ impl Default for RepairConfig {
 }
 
 impl RepairConfig {
-    /// Creates the paper's error control: a NACK for each block that a later one shows to be
-    /// missing, to which the parent "immediately responds", and retransmission after T_retrans
+    /// Creates the paper's error control. A NACK goes out for each block that a later one shows to
+    /// be missing, and the parent "immediately responds". Retransmission follows after T_retrans
     /// [TMTP, error control].
     pub fn paper() -> RepairConfig {
         RepairConfig {

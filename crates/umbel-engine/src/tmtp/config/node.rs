@@ -29,14 +29,14 @@ pub struct NodeConfig {
     pub address: SocketAddr,
     /// Most hops of a search and of a radius. At least 1. Default 32.
     pub scope: u8,
-    /// How losses are recovered. Without a tree every receiver is a child of the source. Default
-    /// by the tree.
+    /// Recovery of losses. Without a tree every receiver is a child of the source. Default by the
+    /// tree.
     pub recovery: Recovery,
-    /// Key that all who have the feed's token share. With it each message is stamped, and only what
-    /// has a stamp is heard, so that the node must know its `address`. Default `None`: there is no
-    /// token.
+    /// Key that all holders of the feed's token share. With it each message is stamped, and only
+    /// what has a stamp is heard, so that the node must know its `address`. Default `None`: there
+    /// is no token.
     pub admission: Option<[u8; 32]>,
-    /// Who else is admitted, by keys. Default: no matter.
+    /// Others that are admitted, by keys. Default: no matter.
     pub list: List,
 }
 

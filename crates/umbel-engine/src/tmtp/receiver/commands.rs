@@ -1,4 +1,4 @@
-//! What the application wants, and its other commands to a receiver.
+//! The application's wishes, and its other commands to a receiver.
 
 use umbel_wire::tmtp::{BlockRun, ReceiverState, limits};
 
@@ -106,7 +106,7 @@ impl<K: SymbolSink> Receiver<K> {
             return Err(ReceiverCommandError::UnknownBlock(block));
         }
         self.delivery.reopen(block);
-        // What was wrong here must not repair others' losses.
+        // A block that was wrong here must not repair others' losses.
         if let Some(manager) = self.duty.manager_mut() {
             manager.buffer_mut().drop_block(block);
         }
@@ -136,7 +136,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.ack_now(now);
     }
 
-    /// Tells the application when every block that is wanted is restored.
+    /// Reports to the application when every block that is wanted is restored.
     pub(super) fn check_complete(&mut self, now: Instant) {
         let Some(end) = self.source.end() else { return };
         if self.wanted.complete

@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 pub(super) enum Way {
     /// Routers choose.
     Lms(Helper),
-    /// Who is first.
+    /// Whoever is first.
     Srm(Volunteer),
 }
 
@@ -135,7 +135,7 @@ impl Help {
             }
         }
         match result {
-            // What it lacks itself, somebody else answers.
+            // Blocks that it lacks itself are answered by another member.
             Ok(()) | Err(Unfounded::NotLacking) => Ok(()),
             Err(unfounded) => Err(unfounded.into()),
         }
@@ -157,8 +157,8 @@ impl Help {
         }
     }
 
-    /// Returns the time after which a request is repeated, less the spread; for SRM the round trip to
-    /// the source.
+    /// Returns the time after which a request is repeated, less the spread; for SRM the round trip
+    /// to the source.
     pub(super) fn rtt(&self) -> Duration {
         match &self.way {
             Way::Lms(helper) => helper.timeout(),

@@ -1,8 +1,8 @@
 //! Messages of others to a receiver, and the receiver's own.
 //!
-//! Each goes to the part that has its state, or comes from it; this has none itself. It stands apart
-//! from [`packets`](super::packets) since one message may concern the tree, the source and what is
-//! wanted at once.
+//! Each goes to the part that has its state, or comes from it; this has none itself. It stands
+//! apart from [`packets`](super::packets) since one message may concern the tree, the source and
+//! what is wanted at once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -206,9 +206,9 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Returns what of a parent's progress is believed. The source says by itself that it has failed,
-    /// unless it is silent. Where it failed is not believed either: it would pass for the end of a
-    /// feed that is whole.
+    /// Returns what of a parent's progress is believed. The source says by itself that it has
+    /// failed, unless it is silent. Where it failed is not believed either: it would pass for the
+    /// end of a feed that is whole.
     fn as_parents_say(&self, now: Instant, progress: &Progress) -> Progress {
         let mut progress = progress.clone();
         let quiet = self.source.is_quiet(now);

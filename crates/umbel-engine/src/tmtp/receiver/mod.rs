@@ -125,7 +125,7 @@ pub struct Receiver<K> {
     recovery: Recovery,
     acks: Acks,
     duty: Duty,
-    /// What it does for other receivers, without a tree.
+    /// Its help for other receivers, without a tree.
     help: Option<Box<Help>>,
     /// Hops from the source, if the host knows.
     hops: Option<u8>,
@@ -296,7 +296,7 @@ impl<K: SymbolSink> Receiver<K> {
         concast::sum(own, self.duty.totals())
     }
 
-    /// As a manager, tells the source of this node while someone looks at the tree.
+    /// As a manager, reports to the source on this node while someone looks at the tree.
     fn survey_if_due(&mut self, now: Instant) {
         if self.survey.is_due(now) && self.tree.role() == Role::Manager {
             let loss = survey::ppm(self.stats.data_received, self.stats.data_lost);
@@ -412,7 +412,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.leave_if_ready(now);
     }
 
-    /// Returns when there is something to do. What is due for the parent waits while there is none.
+    /// Returns when there is something to do. Messages for the parent wait while there is none.
     fn timers(&self) -> Timers {
         let mut timers = Timers::default();
         if !self.takes_part() {

@@ -1,7 +1,8 @@
 //! Data packets that come to a receiver.
 //!
-//! Here is the order in which the parts learn of a packet: who may have sent it, how it counts, what
-//! becomes of its symbol, and what it shows of the source. The parts have the state.
+//! Here is the order in which the parts learn of a packet. It is checked for its sender and
+//! counted, its symbol is handled, and the source's state follows from it. The parts have the
+//! state.
 
 use umbel_wire::feed::Recovery;
 use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
@@ -57,8 +58,8 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let news = match purpose {
             Purpose::First => self.note_sent(now, &header),
-            // Who learns it from nothing else has to acknowledge the block, and to guarantee it to
-            // its own children.
+            // A node that learns it from nothing else has to acknowledge the block, and to
+            // guarantee it to its own children.
             _ if shows_sent && self.delivery.reception().is_complete(header.sbn) => {
                 self.learn_sent(now, header.sbn.saturating_add(1))
             }

@@ -34,8 +34,8 @@ const LEAST_RETRY: Duration = Duration::from_millis(10);
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 /// A block that was wrong this number of times is fetched, and taken from the source alone.
 const WRONG: u8 = 2;
-/// A block that was wrong this number of times is not taken by the data channel either, on which the
-/// source's address may be forged.
+/// A block that was wrong this number of times is not taken by the data channel either, on which
+/// the source's address may be forged.
 const WRONG_BY_SOURCE: u8 = 4;
 
 /// Time from a loss to the first request of LMS, for networks that reorder. The paper has none.
@@ -74,7 +74,7 @@ impl Reach {
 #[derive(Debug)]
 pub(super) struct Recovery {
     fec: bool,
-    /// Who answers.
+    /// Scheme of answers.
     scheme: Scheme,
     nack_delay: f64,
     nack_delay_min: Duration,
@@ -156,8 +156,8 @@ impl Recovery {
         }
     }
 
-    /// Returns whether a symbol of this block may be another's than the source's, by the way that it
-    /// came. Anyone may have sent repairs, and by the data channel whoever forges the source's
+    /// Returns whether a symbol of this block may be another's than the source's, by the way that
+    /// it came. Anyone may have sent repairs, and by the data channel whoever forges the source's
     /// address. Answers to FETCH by unicast carry the number that the source alone was told.
     pub(super) fn is_suspect(&self, block: u32, purpose: Purpose, data_channel: bool) -> bool {
         let times = self.wrong.get(&block).copied().unwrap_or(0);

@@ -8,8 +8,9 @@ use crate::Instant;
 use crate::tmtp::config::Shape;
 use crate::tmtp::drops::DropReason;
 
-/// Silence of the source after which the receiver joins its groups again, and once more after each
-/// further one: a switch may have forgotten the membership, or the network card may be another.
+/// Silence of the source after which the receiver joins its groups again, and another time after
+/// each further one. A switch may have forgotten the membership, or the network card may be
+/// another.
 const SILENCE: Duration = Duration::from_mins(1);
 /// Silence after which the source is gone for a receiver that is done or has given up.
 const SILENCE_DONE: Duration = Duration::from_secs(5);

@@ -102,8 +102,8 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Leaves the tree once every child holds what this node can give it, and the parent knows what
-    /// this node has to say, or time is up.
+    /// Leaves the tree once every child holds what this node has for it, and the parent knows what
+    /// this node has to report. Leaves also when time is up.
     pub(super) fn leave_if_ready(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Parting { .. }) {
             // Children may have their last words while they look for another parent.

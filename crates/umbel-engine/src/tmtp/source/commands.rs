@@ -1,5 +1,5 @@
-//! The application's commands to the source. What they change is the state of
-//! [`Source`](super::Source) itself: its stage, and where the feed ends.
+//! The application's commands to the source. They change the state of [`Source`](super::Source)
+//! itself: its stage, and the end of the feed.
 
 use umbel_wire::tmtp::{End, limits};
 

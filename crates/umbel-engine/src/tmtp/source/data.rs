@@ -1,7 +1,7 @@
 //! Data packets: repairs, first sendings, and answers to FETCH.
 //!
-//! This is the order in which they go. What is due is known to the domain, the help, the shelf and
-//! the fetched blocks, and whose turn it is to the [`shares`](super::shares).
+//! This is the order in which they go. The domain, the help, the shelf and the fetched blocks know
+//! what is due, and the [`shares`](super::shares) know whose turn it is.
 
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::tmtp::{BlockRun, Body};
@@ -201,7 +201,7 @@ impl<S: SymbolSource> Source<S> {
         })
     }
 
-    /// Tells a receiver that a block it asked for is not available any more.
+    /// Reports to a receiver that a block it asked for is not available any more.
     fn tell_gone(&mut self, block: u32) {
         self.shelf.release_fetched(block);
         if let Some(Wanted::By(Asker { address, nonce })) = self.fetched.forget() {

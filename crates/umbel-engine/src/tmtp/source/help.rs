@@ -25,7 +25,7 @@ const PONGS: Limit = Limit { per_s: 1_000, burst: 1_000 };
 /// Most requests a second that no router has steered, and at once.
 const UNSTEERED: Limit = Limit { per_s: 20_000, burst: 2_000 };
 
-/// Whom the source answers besides its children.
+/// Receivers that the source answers besides its children.
 #[derive(Debug)]
 pub(super) enum Way {
     /// Nobody.

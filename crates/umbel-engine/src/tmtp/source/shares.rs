@@ -1,4 +1,4 @@
-//! How new data and fetched blocks share the rate.
+//! The shares of new data and fetched blocks in the rate.
 
 /// Most packets by which fetches or new data may be ahead of their share.
 const BALANCE: f64 = 256.0;

@@ -19,7 +19,7 @@ const KEY: [u8; 32] = [7; 32];
 /// Most hosts on a list.
 const LISTED: usize = 30;
 
-/// Who is let in.
+/// Nodes that are let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
     Token,
@@ -112,7 +112,7 @@ fn who_has_another_token_or_none_is_told_so_and_takes_no_place() {
         let mut world = world(2, Door::Token, Recovery::Tree, &[2]);
         world.expect_faults();
         world.may_drop(DropReason::NotAuthentic);
-        // Who has no token does not know stamps.
+        // A node without a token does not know stamps.
         world.may_drop(DropReason::Malformed);
         let shape = World::shape(4, true);
         let stranger = world.add_receiver(0, shape, |mut config| {
@@ -196,8 +196,8 @@ fn many_who_come_at_once_all_get_the_key_through_loss() {
     }
 }
 
-/// Says again what was said before: to whom it was said or to another, with the address from which it
-/// came or another's, as it was or altered.
+/// Repeats earlier messages, to the same receiver or to another. They come from the same address or
+/// another, as they were or altered.
 fn say_again(world: &mut World, turns: u64) {
     let log = world.log.as_ref().unwrap();
     if log.is_empty() {
@@ -210,7 +210,7 @@ fn say_again(world: &mut World, turns: u64) {
         let at = turns as usize % bytes.len();
         bytes[at] ^= 1 << (turns % 8);
     }
-    // Data have no stamps. What is wrong with them is not this test's.
+    // Data have no stamps. Their faults are not this test's subject.
     if !bytes.starts_with(&umbel_wire::control::MAGIC) {
         return;
     }

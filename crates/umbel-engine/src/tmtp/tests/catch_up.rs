@@ -149,7 +149,7 @@ fn a_manager_that_began_late_leaves_what_it_does_not_hold_to_the_source() {
         world.set_weather(Weather::loss(0.2));
         world.extend_all();
         world.run_until(LONG, |world| world.source().stats().blocks_sent >= all / 3);
-        // The first of a new subnet, which becomes its manager, and one who wants all that came
+        // The first of a new subnet, which becomes its manager, and one that wants all that came
         // before it.
         let manager = add(&mut world, 5, (k, fec), Start::Now);
         world.run_until(LONG, |world| first(world, manager).is_some());

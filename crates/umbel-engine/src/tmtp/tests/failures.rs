@@ -110,7 +110,7 @@ fn a_receiver_that_never_reads_again_is_evicted_and_the_others_go_on() {
             world.receivers().all(|i| i == slow || world.receiver(i).sink_mut().blocks.len() == all)
         };
         world.run_until(LONG, others);
-        // Who was evicted takes no part.
+        // An evicted receiver takes no part.
         world.may_drop(DropReason::Unexpected);
         world.run_for(Duration::from_mins(1));
         assert!(
@@ -189,7 +189,7 @@ fn of_three_levels_above_a_receiver_that_never_reads_again_only_the_receiver_is_
         assert_eq!(world.receiver(slow).tree().path.len(), 5, "seed {seed}");
         world.expect_faults();
         world.may_drop(DropReason::NoRoom);
-        // Who was evicted takes no part.
+        // An evicted receiver takes no part.
         world.may_drop(DropReason::Unexpected);
         world.receiver(slow).sink_mut().refuses = true;
         world.extend_all();

@@ -297,7 +297,7 @@ fn place_of(world: &World, node: usize) -> Option<(SocketAddr, u64)> {
     })
 }
 
-/// Receiver 1 has a place, and says of all others what may hide what they say themselves.
+/// Forges reports: receiver 1 has a place, and says of all others what may hide their own reports.
 fn forge_reports(world: &mut World, turn: u32) {
     let Some((parent, token)) = place_of(world, 1) else { return };
     let Some(to) = (0..world.receivers().end).find(|&node| world.address_of(node) == parent) else {

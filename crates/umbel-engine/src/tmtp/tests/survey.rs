@@ -14,7 +14,7 @@ use crate::tmtp::DropReason;
 
 const LONG: Duration = Duration::from_mins(1);
 
-/// A source and receivers in five subnets, joined.
+/// Returns a source and receivers in five subnets, joined.
 fn joined() -> World {
     let shape = World::shape(10, true);
     let mut world = World::new(5, vec![10; 50], shape, rate(100_000), |config| config);

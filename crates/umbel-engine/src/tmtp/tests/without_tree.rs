@@ -120,7 +120,7 @@ fn a_receiver_that_stops_reading_slows_everyone_then_is_given_up() {
         let mut world = sending(recovery, 0, Weather::FINE);
         world.run_for(Duration::from_millis(20));
         let slow = world.receivers().end - 1;
-        // Who was evicted takes no part.
+        // An evicted receiver takes no part.
         world.expect_faults();
         world.may_drop(DropReason::NoRoom);
         world.may_drop(DropReason::Unexpected);

@@ -72,14 +72,14 @@ pub(super) struct Sent {
     pub(super) payload: Bytes,
 }
 
-/// What the source sends, and what was seen of it.
+/// Data of the source, and observations of it.
 pub(super) struct Feed {
     pub(super) lengths: Arc<Vec<u8>>,
     ids: Vec<NodeId>,
     source_events: Vec<SourceEvent>,
     /// Everything that was sent, if a test wants to see it.
     pub(super) log: Option<Vec<Sent>>,
-    /// How losses are recovered.
+    /// Recovery of losses.
     pub(super) recovery: Recovery,
     /// Key of all nodes, where the tree is authentic.
     admission: Option<[u8; 32]>,
@@ -103,7 +103,7 @@ impl Protocol for Feed {
         world.source_events.push(event);
     }
 
-    /// Says `Done` once a receiver has everything.
+    /// Sends `Done` once a receiver has everything.
     fn on_receiver_event(world: &mut World, receiver: usize, event: ReceiverEvent) {
         let peer = &mut world.receivers[receiver];
         if event == ReceiverEvent::Complete {
@@ -347,10 +347,10 @@ impl World {
         }
     }
 
-    /// Allows what honest nodes drop when datagrams are lost, repeated or late, and when nodes fail.
-    /// They hear repairs of other domains, children that know more than they do, and messages of
-    /// those who are their children or parents no more or not yet. Those who come late fetch from
-    /// the source, which demands a cookie first.
+    /// Allows what honest nodes drop when datagrams are lost, repeated or late, and when nodes
+    /// fail. They hear repairs of other domains, and children that know more than they do. They
+    /// hear messages of nodes that are their children or parents no more or not yet. Those who come
+    /// late fetch from the source, which demands a cookie first.
     pub(super) fn expect_faults(&mut self) {
         for reason in [
             DropReason::NotAsked,

@@ -8,7 +8,7 @@ use umbel_wire::tmtp::{Dismissal, FeedInfo, JoinConfirm, NodeId, Progress, Refus
 use super::UNICAST_HOPS;
 use crate::Address;
 
-/// How a message arrived.
+/// Circumstances of a message's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tmtp) struct Arrival {
     /// Address of the sender. Of messages by the group only the IP address counts.

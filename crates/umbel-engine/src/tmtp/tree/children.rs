@@ -1,7 +1,7 @@
 //! A parent's side: joining by algorithm (B) of [TMTP Fig. 2], and giving children up.
 //!
-//! The children are a [`Family`](super::family::Family), which is all the state of this side but
-//! for [`Answers`](super::Answers), which bound what strangers get, and the hosts barred as slow.
+//! The children are a [`Family`](super::family::Family). The rest of this side's state is
+//! [`Answers`](super::Answers), which bound the answers to strangers, and the hosts barred as slow.
 //! Whether a child is taken follows from the node's own place, hence the methods of [`Tree`].
 
 use std::net::SocketAddr;

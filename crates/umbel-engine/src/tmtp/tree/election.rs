@@ -11,7 +11,7 @@ use super::{Due, Tree, TreeEvent, Way};
 use crate::Instant;
 use crate::tmtp::TreeConfig;
 
-/// What a node remembers of the elections in its subnet.
+/// A node's memory of the elections in its subnet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Election {
     /// A manager of the subnet was heard while the node searches it.
@@ -170,7 +170,7 @@ impl Tree {
         self.search(now);
     }
 
-    /// Tells the application once of another source in the same groups.
+    /// Reports another source in the same groups to the application, once.
     pub(super) fn on_rival_source(&mut self, address: SocketAddr) {
         if self.source.note_rival(address) {
             self.events.push_back(TreeEvent::Rival(address));

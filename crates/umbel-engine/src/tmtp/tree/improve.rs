@@ -1,8 +1,8 @@
 //! Improvement of the tree while it stands: a manager looks for a parent nearer to the source.
 //!
-//! A tree keeps the shape in which it grew. Who came late found only deep nodes with room, and who
-//! joined them stands deeper still. So a manager with a parent searches from time to time for one
-//! that stands at least two levels above itself.
+//! A tree keeps the shape in which it grew. Late nodes found only deep nodes with room, and those
+//! that joined them stand deeper still. So a manager with a parent searches from time to time for
+//! one that stands at least two levels above itself.
 //!
 //! ```text
 //!  rests ──pause──▶ searches a ring, for nodes less deep than its parent
@@ -14,8 +14,8 @@
 //!    └── the new one is its parent; the former one is left when its blocks have come
 //! ```
 //!
-//! The former parent keeps its promises until it is left: no block is without a guarantor. The rules
-//! that keep loops out of the tree hold for the new parent as for a first one.
+//! The former parent keeps its promises until it is left: no block is without a guarantor. The
+//! rules that keep loops out of the tree hold for the new parent as for a first one.
 //!
 //! Only nodes answer that would be better parents, so a tree that is good as it is answers nothing.
 //! The pauses then grow to [`TreeConfig::improve_max`](crate::tmtp::TreeConfig::improve_max).
@@ -82,7 +82,7 @@ impl Improvement {
         [self.at, leaves].into_iter().flatten().min()
     }
 
-    /// Gives the search up.
+    /// Ends the search.
     pub(super) fn stop(&mut self) {
         (self.quest, self.at, self.in_vain) = (Quest::Resting, None, 0);
     }

@@ -10,7 +10,7 @@ use super::{Arrival, Due, Parting, Tree, TreeEvent, Way};
 use crate::Instant;
 use crate::tmtp::DropReason;
 
-/// How far this node is from leaving.
+/// Progress of this node's leaving.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departure {
     /// No more children are accepted.
@@ -202,7 +202,7 @@ impl Tree {
         }
     }
 
-    /// Tells the parent that has left that there is another one.
+    /// Answers a parent that has left that there is another one.
     pub(super) fn answer_departed(&mut self) {
         if let Some(Departed { address, token, nonce }) = self.departed {
             let body = Body::FindNewParentReply { token, nonce };

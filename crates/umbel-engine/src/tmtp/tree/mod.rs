@@ -33,9 +33,9 @@
 //! # Domains and their managers
 //!
 //! A domain is a subnet: what hop limit 1 reaches. A node that finds no manager there becomes it,
-//! and says so by a beacon. Of two managers in a subnet the source stays, else the one that has a
-//! path to the source, else the one with the lower number. The other is demoted, and its children
-//! search anew.
+//! and says so by a beacon. Of two managers in a subnet the source stays. Else the one that has a
+//! path to the source stays, else the one with the lower number. The other is demoted, and its
+//! children search anew.
 //!
 //! # No loops
 //!

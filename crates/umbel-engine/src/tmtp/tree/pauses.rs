@@ -6,7 +6,7 @@ use umbel_wire::tmtp::Refusal;
 
 use crate::tmtp::TreeConfig;
 
-/// How long a node rests after a search in vain, and why it was in vain.
+/// Pause of a node after a search in vain, and the cause of that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     /// Next pause.

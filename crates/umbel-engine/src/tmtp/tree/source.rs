@@ -1,4 +1,4 @@
-//! What a node knows of the source: its announced address, and what it was heard to say.
+//! A node's knowledge of the source: its announced address, and its messages.
 
 use std::net::SocketAddr;
 

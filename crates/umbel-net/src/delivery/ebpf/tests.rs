@@ -180,7 +180,7 @@ fn compare(classifier: Classifier, connected: &Connected) {
     });
     let ran = runner.run(&drawn(), |drawn| {
         let (mut program, mut rules) = (program.borrow_mut(), rules.borrow_mut());
-        // What the kernel knows, the rules hear: what the connection has received.
+        // The rules hear what the kernel knows: what the connection has received.
         let mut tcp = Vec::new();
         Head {
             source_port: LOCAL_PORT,

@@ -11,7 +11,7 @@ use crate::network::{LinkId, Network, NodeId, NodeKind};
 use crate::packet::Kind;
 use crate::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 
-/// What a datagram of a stream says.
+/// Content of a datagram of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::scenario) enum Said {
     /// An original packet, by its number from 0.
@@ -49,7 +49,7 @@ pub(super) struct Loss {
     pub(super) by_source: u32,
 }
 
-/// What a receiver heard.
+/// Datagrams that a receiver heard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ear {
     /// Round trip to the source in seconds.
@@ -84,7 +84,7 @@ pub(super) struct Traffic {
     pub(super) bytes: [u64; 4],
 }
 
-/// What was observed so far.
+/// Observations so far.
 #[derive(Debug)]
 pub(in crate::scenario) struct Observed {
     read: Read,
@@ -103,7 +103,7 @@ pub(in crate::scenario) struct Observed {
     pub(super) traffic: Vec<[Traffic; 2]>,
 }
 
-/// What was observed so far, shared by the tracer and the one who asks.
+/// Observations so far, shared by the tracer and their reader.
 #[derive(Clone, Debug)]
 pub(in crate::scenario) struct Observation(Arc<Mutex<Observed>>);
 

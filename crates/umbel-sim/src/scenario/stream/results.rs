@@ -1,4 +1,4 @@
-//! What came of a stream.
+//! Results of a stream.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -114,7 +114,7 @@ impl Sums {
             ..Sums::default()
         };
         for ear in &observed.ears {
-            // What nobody found missing by the end is missing as well.
+            // A unit that nobody found missing by the end is missing as well.
             let undetected = observed.sent.saturating_sub(ear.next);
             sums.missed += ear.missed + undetected;
             sums.repaired += ear.repaired;

@@ -39,7 +39,7 @@ pub(super) struct Sealing {
     secret: Zeroizing<[u8; 32]>,
     ephemeral: SecretKey,
     receivers: Vec<PublicKey>,
-    /// What the source shares with each of them.
+    /// Secrets that the source shares with each of them.
     shared: BTreeMap<PublicKey, Zeroizing<[u8; 32]>>,
 }
 

@@ -9,8 +9,8 @@ use umbel_net::packet::ack_filter::AckFilter;
 
 use super::ServeOptions;
 
-/// Acknowledgements that are wanted of a receiver's window: where that bounds the stream, it is 3 to
-/// 4 % slower.
+/// Acknowledgements that are wanted of a receiver's window: where that bounds the stream, it is 3
+/// to 4 % slower.
 const PER_WINDOW: NonZeroU32 = NonZeroU32::new(16).unwrap();
 
 /// Drops acknowledgements, or says why it does not.

@@ -14,11 +14,11 @@
 //!     └─ a while so much loss is explained ────────────────────────────────┘
 //! ```
 //!
-//! A *round* is over when each child has told its loss of at least [`LEAST_PACKETS`], or most
-//! have and the others are late. For a trial to begin more than half of them have to lose much.
-//! For it to succeed more than half have to lose little. So a single child that lies can cause
-//! neither. A loss belongs to a trial only if the numbers of the packets show that they were sent
-//! after the trial had begun: queues may be long.
+//! A *round* is over when each child has told its loss of at least [`LEAST_PACKETS`], or most have
+//! and the others are late. For a trial to begin more than half of them have to lose much. For it
+//! to succeed more than half have to lose little. So a single child that lies can cause neither. A
+//! loss belongs to a trial only if the numbers of the packets show that they were sent after the
+//! trial had begun. Queues may be long.
 //!
 //! The source's own repairs share the rate and the fate of first sendings, and are counted with
 //! them. Managers' repairs are local, and not counted.

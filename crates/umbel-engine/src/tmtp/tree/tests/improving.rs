@@ -25,7 +25,7 @@ fn greatest_depth(world: &World) -> usize {
     depths.max().unwrap_or(0)
 }
 
-/// A row of subnets, in which each manager is the closest to the next one.
+/// Returns a row of subnets, in which each manager is the closest to the next one.
 fn row_of_managers(config: TreeConfig) -> World {
     let mut world = World::row(10, config);
     world.expect_faults();

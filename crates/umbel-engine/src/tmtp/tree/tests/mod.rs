@@ -141,7 +141,7 @@ fn parse(payload: &[u8]) -> Message {
     Message::parse(payload).unwrap().message().unwrap()
 }
 
-/// What the trees of a world are like, and what they reported.
+/// Shape of the trees of a world, and their reports.
 struct Forest {
     config: TreeConfig,
     /// Events of each node.
