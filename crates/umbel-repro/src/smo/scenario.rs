@@ -367,9 +367,14 @@ impl Scenario {
         let slow = narrow.clone().rate(mbit(10)).queue(Queue::DropTailPackets(60));
         network.link(left, right, slow, narrow).expect("nodes are there");
         let fast = LinkSpec::default();
+        // A segment takes 1.2 ms on the bottleneck. Without delays that vary by as much, one of the
+        // flows would find the full queue again and again [Floyd and Jacobson 1992].
+        let varied = LinkSpec { jitter: Duration::from_micros(600), ..fast.clone() }
+            .delay(Duration::from_micros(600));
         let mut add = |at, name: &str| {
             let node = network.host(name);
-            network.link(at, node, fast.clone(), fast.clone()).expect("nodes are there");
+            let (down, up) = (fast.clone(), if name == "source" { &varied } else { &fast });
+            network.link(at, node, down, up.clone()).expect("nodes are there");
             node
         };
         let pairs: Vec<(NodeId, NodeId)> =
