@@ -119,8 +119,8 @@ pub(super) fn sections(results: &Results<'_>) -> Vec<Section> {
         section(
             "Beside TCP connections",
             "A session of 20 receivers and TCP connections over a bottleneck of 10 Mb/s with a queue \
-             of 60 packets, RTT 40 to 43 ms; the last 45 of 60 s. The TCP connections are sessions of one \
-             receiver without a helper.",
+             of 60 packets, RTT 40 to 41 ms; the last 45 of 60 s. The TCP connections are sessions of \
+             one receiver without a helper.",
             shared_table(results),
         ),
         section(
