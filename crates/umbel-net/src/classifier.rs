@@ -4,6 +4,7 @@
 //! programs of others.
 
 use std::io;
+use std::net::IpAddr;
 
 use aya::maps::{Map, MapError};
 use aya::programs::tc::{SchedClassifierLinkId, TcAttachOptions, TcAttachType};
@@ -147,4 +148,15 @@ pub(crate) fn refused(error: &(dyn std::error::Error + 'static)) -> ClassifierEr
 
 fn missing(name: &str) -> ClassifierError {
     ClassifierError::Refused(format!("there is no {name} in it"))
+}
+
+/// Returns the octets of an address, as programs in the kernel have it: zeros after those of
+/// IPv4.
+pub(crate) fn padded(address: IpAddr) -> [u8; 16] {
+    let mut out = [0; 16];
+    match address {
+        IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
+        IpAddr::V6(v6) => out = v6.octets(),
+    }
+    out
 }

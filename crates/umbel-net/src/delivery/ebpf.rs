@@ -6,7 +6,7 @@ use aya::maps::{Array, HashMap};
 use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
 
 use super::{Deliverer, DeliveryError, Way};
-use crate::classifier::{Classifier, ClassifierError};
+use crate::classifier::{Classifier, ClassifierError, padded};
 use crate::interface::{Family, Interface, Traffic};
 use crate::packet::ethernet_address;
 
@@ -65,16 +65,6 @@ fn settings(
         .map_err(|_| DeliveryError::NotEthernet(interface.name.clone()))?;
     out[40..46].copy_from_slice(&mac);
     Ok(out)
-}
-
-/// Returns the octets of an address, with zeros after those of IPv4.
-fn padded(address: IpAddr) -> [u8; 16] {
-    let mut out = [0; 16];
-    match address {
-        IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => out = v6.octets(),
-    }
-    out
 }
 
 /// Reads `struct connection`.

@@ -7,7 +7,7 @@
 //! a packet of it; elsewhere the kernel runs it (generic XDP).
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
@@ -17,7 +17,7 @@ use aya::{Ebpf, EbpfLoader};
 use nix::errno::Errno;
 use umbel_engine::smo::{AckFilterChange, AckRule};
 
-use crate::classifier::{ClassifierError, cause, refused};
+use crate::classifier::{ClassifierError, cause, padded, refused};
 use crate::interface::Interface;
 
 /// The compiled program: see `bpf/build.sh`.
@@ -220,16 +220,6 @@ fn value(rule: &AckRule) -> [u8; 32] {
     let numbers = [rule.master, rule.seq.0, rule.last.0, rule.step];
     for (place, number) in out[16..].chunks_exact_mut(4).zip(numbers) {
         place.copy_from_slice(&number.to_ne_bytes());
-    }
-    out
-}
-
-/// Returns the octets of an address, with zeros after those of IPv4.
-fn padded(address: IpAddr) -> [u8; 16] {
-    let mut out = [0; 16];
-    match address {
-        IpAddr::V4(v4) => out[..4].copy_from_slice(&v4.octets()),
-        IpAddr::V6(v6) => out = v6.octets(),
     }
     out
 }

@@ -12,23 +12,12 @@ use crate::lms::{
     SourceEvent,
 };
 use crate::testing::seeds;
-use crate::testing::world::{self, Host, Link, Protocol, Seat};
+use crate::testing::world::{self, Counted, Host, Link, Protocol};
 
 const UNITS: u64 = 200;
 
 /// A receiver, and the number of units that its application got.
-struct Node {
-    engine: Tested<Receiver>,
-    got: u64,
-}
-
-impl Seat for Node {
-    type Engine = Receiver;
-
-    fn engine(&mut self) -> &mut Tested<Receiver> {
-        &mut self.engine
-    }
-}
+type Node = Counted<Receiver, u64>;
 
 /// What was sent.
 #[derive(Default)]

@@ -6,24 +6,13 @@ use super::*;
 use crate::Transmit;
 use crate::srm::Footprint;
 use crate::testing::seeds;
-use crate::testing::world::{self, Host, Link, NoRouter, Protocol, Seat};
+use crate::testing::world::{self, Counted, Host, Link, NoRouter, Protocol};
 
 const MEMBERS: usize = 6;
 const UNITS: u64 = 100;
 
 /// A member, and the number of units that its application got of each source.
-struct Node {
-    engine: Tested<Member>,
-    got: BTreeMap<MemberId, u64>,
-}
-
-impl Seat for Node {
-    type Engine = Member;
-
-    fn engine(&mut self) -> &mut Tested<Member> {
-        &mut self.engine
-    }
-}
+type Node = Counted<Member, BTreeMap<MemberId, u64>>;
 
 /// What was sent.
 #[derive(Default)]

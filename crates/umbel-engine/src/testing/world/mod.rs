@@ -86,6 +86,20 @@ pub(crate) trait Seat {
     fn engine(&mut self) -> &mut Tested<Self::Engine>;
 }
 
+/// An engine, and what its application has got.
+pub(crate) struct Counted<E: Engine, G> {
+    pub(crate) engine: Tested<E>,
+    pub(crate) got: G,
+}
+
+impl<E: Engine, G> Seat for Counted<E, G> {
+    type Engine = E;
+
+    fn engine(&mut self) -> &mut Tested<E> {
+        &mut self.engine
+    }
+}
+
 pub(crate) type EventOf<S> = <<S as Seat>::Engine as Engine>::Event;
 
 impl<E: Engine> Seat for Tested<E> {
