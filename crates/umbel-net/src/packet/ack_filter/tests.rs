@@ -1,5 +1,6 @@
 //! The program in the kernel and the rule in user space drop the same segments.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use aya::programs::{TestRun as _, TestRunOptions};
