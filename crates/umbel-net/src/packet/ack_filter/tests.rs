@@ -121,7 +121,7 @@ fn compare(server: SocketAddr, client: IpAddr) -> Result<(), AckFilterError> {
     let loaded = std::cell::RefCell::new(Loaded::new(server)?);
     let dropped = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config {
-        cases: 300,
+        cases: 1_000,
         failure_persistence: None,
         max_shrink_iters: 0,
         ..Config::default()
@@ -164,7 +164,8 @@ fn compare(server: SocketAddr, client: IpAddr) -> Result<(), AckFilterError> {
     }
     let counted = loaded.borrow().maps.dropped();
     assert_eq!(counted, dropped.get());
-    assert!(counted > 100, "{counted} were dropped");
+    // Some 300 on average; the rest shows nothing about drops.
+    assert!(counted > 10, "{counted} were dropped");
     Ok(())
 }
 
