@@ -272,7 +272,7 @@ fn one_who_acknowledges_what_never_came_holds_up_nobody() {
         let mut optimist = Optimist::default();
         move |forger: &mut Forger| optimist.turn(forger, victims.server)
     };
-    let Some(summary) = withstands(&["--stall", "2s"], greedy) else { return };
+    let Some(summary) = withstands(&["--stall", "10s"], greedy) else { return };
     let found = dropped(&summary, "FarAhead") + dropped(&summary, "Optimistic");
     assert!(found > 0, "{summary}");
 }
