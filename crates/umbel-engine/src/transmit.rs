@@ -53,7 +53,9 @@ pub enum RateClass {
     /// [`Data`](RateClass::Data).
     Control,
     /// Packets that their own congestion window bounds, such as those of a connection. They never
-    /// wait, and count for no pace: what goes to one receiver does not slow down the group.
+    /// wait, and count for no pace: what goes to one receiver does not slow down the group. Answers
+    /// to strangers belong here, if their number is bounded: otherwise a flood of questions would
+    /// take the pace of the data.
     SelfClocked,
     /// Data packets. They wait for the pace of the channel.
     Data,

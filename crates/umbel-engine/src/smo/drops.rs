@@ -33,6 +33,8 @@ drop_reasons! {
     OverLimit,
     /// A half-open connection that gave way to a newer one.
     Flood,
+    /// A SYN that came while too many answers to others waited.
+    Backlog,
     /// An answer that was held back, since too many were sent.
     HeldDown,
 }

@@ -96,7 +96,6 @@ fn options() -> Options {
 }
 
 #[test]
-#[ignore = "not withstood where the flood takes a whole core: connected clients are sent nothing"]
 fn a_flood_of_syns_keeps_nobody_out() {
     let flood = |victims: Victims| {
         let mut random = random();

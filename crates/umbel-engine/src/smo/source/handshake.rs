@@ -86,6 +86,9 @@ impl Source {
             self.drops.count(DropReason::OverLimit);
             return self.refuse(now, peer, segment);
         };
+        if self.has_backlog() {
+            return self.drops.count(DropReason::Backlog);
+        }
         let options = &segment.head.options;
         let default = if peer.is_ipv6() { DEFAULT_MSS.1 } else { DEFAULT_MSS.0 };
         let opened = Opened {
@@ -153,6 +156,9 @@ impl Source {
         }
         if head.flags.has(Flags::SYN) && !head.flags.has(Flags::ACK) {
             if head.seq == opened.irs {
+                if self.has_backlog() {
+                    return self.drops.count(DropReason::Backlog);
+                }
                 // The SYN/ACK was lost. Its timer goes on.
                 self.repeat_syn_ack(peer);
             } else {

@@ -46,6 +46,9 @@ const ROOM_SHARE: usize = 4;
 const MIN_MSS: u16 = 48;
 /// Segments without a connection that wait to be sent, at most.
 const MAX_CONTROL: usize = 8192;
+/// Part of the half-open connections for which answers may wait when a SYN is taken. A connection
+/// whose answer waits behind them is still open for three times as many SYNs when it has left.
+const BACKLOG_SHARE: usize = 4;
 
 /// A TCP server whose connections share multicast streams. The state machine is drawn in the
 /// [module](super).
@@ -74,6 +77,8 @@ pub struct Source {
     multicast_repairs: VecDeque<(u32, Range<u64>)>,
     /// Segments without a connection.
     control: VecDeque<(SocketAddr, Head)>,
+    /// Segments without a connection since connections had a turn.
+    answers_in_row: u32,
     strays: Limiter,
     /// The master whose turn it is to multicast.
     turn: usize,
@@ -112,6 +117,7 @@ impl Source {
             repairs: VecDeque::new(),
             multicast_repairs: VecDeque::new(),
             control: VecDeque::new(),
+            answers_in_row: 0,
             strays: Limiter::new(STRAYS),
             turn: 0,
             pace: None,
@@ -244,6 +250,12 @@ impl Source {
         } else {
             self.drops.count(DropReason::HeldDown);
         }
+    }
+
+    /// Returns whether so many answers wait that no SYN is taken, as a kernel drops those beyond its
+    /// backlog. Answers would leave too late, and connections give way before they have.
+    fn has_backlog(&self) -> bool {
+        self.control.len() >= (self.config.half_open / BACKLOG_SHARE).clamp(1, MAX_CONTROL)
     }
 
     /// Does what follows from a change of a child: timers, retransmissions, its standing in its

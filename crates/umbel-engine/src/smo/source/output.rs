@@ -20,6 +20,9 @@ use crate::smo::repairs::Repair;
 use crate::smo::view::View;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
+/// Segments without a connection after which connections have a turn, so that a flood of what is
+/// answered does not keep data from leaving.
+const ANSWERS_IN_ROW: u32 = 8;
 /// Segments to one child at once, so that they can leave as one.
 const BATCH: usize = 32;
 /// Segments in a window up to which it does not matter for how many segments none is left out.
@@ -47,11 +50,26 @@ impl Part {
 
 impl Source {
     pub(super) fn transmit(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if let Some((peer, head)) = self.control.pop_front() {
-            self.stats.control += 1;
-            self.push(buf, &head, Bytes::new());
-            return Some(Transmit::control(Address::Host(peer)));
+        if self.answers_in_row < ANSWERS_IN_ROW
+            && let Some(transmit) = self.transmit_answer(buf)
+        {
+            self.answers_in_row += 1;
+            return Some(transmit);
         }
+        self.answers_in_row = 0;
+        self.transmit_to_connected(now, buf).or_else(|| self.transmit_answer(buf))
+    }
+
+    /// Sends a segment without a connection. It counts for no pace, since that of a stream may be
+    /// lower than the rate at which strangers send what is answered.
+    fn transmit_answer(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
+        let (peer, head) = self.control.pop_front()?;
+        self.stats.control += 1;
+        self.push(buf, &head, Bytes::new());
+        Some(Transmit::self_clocked(Address::Host(peer)))
+    }
+
+    fn transmit_to_connected(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         loop {
             if let Some(transmit) = self.transmit_repair(now, buf) {
                 return Some(transmit);
@@ -68,11 +86,6 @@ impl Source {
             if !self.gather_repairs(now) {
                 break;
             }
-        }
-        if let Some((peer, head)) = self.control.pop_front() {
-            // Someone was removed meanwhile.
-            self.push(buf, &head, Bytes::new());
-            return Some(Transmit::control(Address::Host(peer)));
         }
         self.transmit_new(now, buf)
     }
@@ -385,7 +398,7 @@ impl Source {
                 return Some(Transmit::data(Address::Channel(channel)));
             }
             // Nobody hears it; those who are served by unicast have work now.
-            return self.transmit(now, buf);
+            return self.transmit_to_connected(now, buf);
         }
         None
     }

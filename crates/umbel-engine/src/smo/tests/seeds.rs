@@ -323,19 +323,25 @@ fn no_segments_harm_a_source() {
     }
 }
 
+/// Gives a source a SYN of a client of its own, by number.
+fn give_syn(source: &mut Source, now: Instant, number: u32) {
+    let [_, high, mid, low] = number.to_be_bytes();
+    let peer = ([11, high, mid, low], 1234).into();
+    let mut bytes = Vec::new();
+    Head { source_port: 1234, destination_port: PORT, flags: Flags::SYN, ..Head::default() }
+        .emit(&mut bytes);
+    let by = Address::Host(peer);
+    source.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes });
+}
+
 #[test]
 fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     let mut network = Network::new(1, |config| config.half_open = 100);
     network.may_drop(DropReason::Flood);
     network.add(Way::clean(5), |_| {});
     for n in 0..50_000_u32 {
-        let [_, high, mid, low] = n.to_be_bytes();
-        let peer = ([11, high, mid, low], 1234).into();
-        let mut bytes = Vec::new();
-        Head { source_port: 1234, destination_port: PORT, flags: Flags::SYN, ..Head::default() }
-            .emit(&mut bytes);
-        let datagram = Datagram { by: Address::Host(peer), hop_limit: None, payload: &bytes };
-        network.source.handle_datagram(network.now, datagram);
+        let now = network.now;
+        give_syn(&mut network.source, now, n);
         network.drain(0);
         if n == 49_950 {
             network.tell(0, ReceiverCommand::Connect);
@@ -348,6 +354,53 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     assert!(network.reaches(MINUTE, |network| network.receivers[0].got.len() == 50_000));
     network.run_for(MINUTE);
     assert_eq!(network.source.half_open(), 0);
+}
+
+/// SYNs at a higher rate than the pace of the stream, whose answers the host sends at once.
+#[test]
+fn answers_to_a_flood_of_syns_take_nothing_of_the_pace_of_a_stream() {
+    let mut network = Network::new(1, |_| {});
+    network.is_paced = true;
+    network.may_drop(DropReason::Flood);
+    network.add(Way::clean(100), |_| {});
+    network.connect_all();
+    network.run_for(Duration::from_millis(500));
+    network.writes = Some((content(50_000), false));
+    network.drain(0);
+    for n in 0..16_000 {
+        let now = network.now;
+        give_syn(&mut network.source, now, n);
+        network.drain(0);
+        if n % 8 == 7 {
+            network.run_for(Duration::from_millis(1));
+        }
+    }
+    assert_eq!(network.receivers[0].got.len(), 50_000);
+}
+
+#[test]
+fn data_takes_turns_with_answers_and_syns_beyond_the_backlog_are_dropped() {
+    let mut network = Network::new(1, |config| config.half_open = 1000);
+    network.add(Way::clean(5), |_| {});
+    network.connect_all();
+    network.run_for(Duration::from_millis(100));
+    let now = network.now;
+    let source = &mut network.source;
+    for n in 0..1000 {
+        give_syn(source, now, n);
+    }
+    assert_eq!(source.drops().of(DropReason::Backlog), 750);
+    let write = SourceCommand::Write { to: Stream::Master(MasterId::FIRST), bytes: content(2000) };
+    source.handle_command(now, write).unwrap();
+    let sent = sent(&mut **source, now);
+    let data = sent.iter().position(|(to, _)| matches!(to, Address::Channel(_)));
+    assert!(data.is_some_and(|at| at < 10), "data after {data:?} answers");
+    let answers = sent.iter().filter(|(to, _)| matches!(to, Address::Host(_))).count();
+    assert_eq!(answers, 250);
+    // Those who try again are answered now.
+    give_syn(source, now, 999);
+    assert_eq!(source.drops().of(DropReason::Backlog), 750);
+    network.may_drop(DropReason::Backlog);
 }
 
 #[test]
