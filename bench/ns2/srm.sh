@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SRM in ns-2 (Agent/SRM) and in umbel-sim, on the same binary trees with the same losses: recovery
-# latency in round trips to the source, requests and repairs for a loss, means over the seeds.
+# latency in round trips to the source, requests and repairs for a loss. Compares means over the
+# seeds, of the whole group and of each member by itself (srm.awk).
 #
 #   bench/ns2/srm.sh [seeds]
 #
@@ -15,25 +16,35 @@ program=${CARGO_TARGET_DIR:-target}/release/examples/srm_tree
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Prints what one run of ns-2 came to, from the agents' statistics.
+# Prints the members' parts in one run of ns-2 as srm_tree does, but for members without any. The
+# root is ns-2's node 0, below it come the levels of the tree, then the source.
 ns2() {
     ns bench/ns2/srm.tcl "$1" "$2" "$3" "$log" >/dev/null
-    awk '
-        { for (i = 1; i < NF; i++) {
-            if ($i == "serviceTime" && /type request/) { latency += $(i + 1); lacked++ }
-            if ($i == "#sent" || $i == "{#sent}") { if (/type request/) asked += $(i + 1); else repaired += $(i + 1) }
-        } }
-        END { if (!lacked) exit 1; print latency / lacked, asked + 0, repaired + 0 }' "$log"
+    awk -v seed="$3" -v leaves="$((2 ** $1))" '
+        {
+            member = $3 - leaves + 2
+            if (member > leaves) member = 0
+            seen[member] = 1
+            for (i = 1; i < NF; i++) {
+                if ($i == "serviceTime" && /type request/) latency[member] = $(i + 1)
+                if ($i == "#sent" || $i == "{#sent}") {
+                    if (/type request/) asked[member] += $(i + 1)
+                    else repaired[member] += $(i + 1)
+                }
+            }
+        }
+        END {
+            for (member in seen)
+                print seed, member, member in latency ? latency[member] : "-",
+                    asked[member] + 0, repaired[member] + 0
+        }' "$log"
 }
 
-printf '%-6s %-9s %-10s %8s %9s %8s\n' depth loss simulator latency requests repairs
 for depth in 3 4 5; do
     for place in source receiver; do
-        for seed in $(seq "$seeds"); do ns2 "$depth" "$place" "$seed"; done |
-            awk -v depth="$depth" -v place="$place" '
-                { l += $1; q += $2; r += $3 }
-                END { printf "%-6s %-9s %-10s %8.3f %9.2f %8.2f\n", depth, place, "ns-2", l / NR, q / NR, r / NR }'
-        read -r latency requests repairs < <("$program" "$depth" "$place" "$seeds")
-        printf '%-6s %-9s %-10s %8.3f %9.2f %8.2f\n' "$depth" "$place" umbel-sim "$latency" "$requests" "$repairs"
+        {
+            for seed in $(seq "$seeds"); do ns2 "$depth" "$place" "$seed"; done | sed 's/^/ns2 /'
+            "$program" "$depth" "$place" "$seeds" | sed 's/^/umbel /'
+        } | awk -v depth="$depth" -v place="$place" -v seeds="$seeds" -f bench/ns2/srm.awk
     done
 done

@@ -4,8 +4,9 @@
 //!
 //! A tree of the given depth has a receiver at each leaf and the source beyond the root. Every link
 //! has 10 Mbit/s and 10 ms. The tenth unit is lost once: at the `source`, or at the first
-//! `receiver`. Prints means over the given number of seeds: latency in round trips to the source,
-//! requests and repairs. `bench/ns2/srm.sh` runs the same in ns-2.
+//! `receiver`. Prints a line for each seed and member, which is 0 for the source and counts the
+//! leaves from 1: the seed, the member, its latency in round trips to the source or `-`, the
+//! requests and the repairs that it sent. `bench/ns2/srm.sh` runs the same in ns-2.
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ const LINK_BITS_PER_S: u64 = 10_000_000;
 const UNIT_BYTES: usize = 800;
 const LOST: u64 = 9;
 
-/// Cost of one loss.
-#[derive(Default)]
-struct Cost {
-    latency_rtt: f64,
-    requests: f64,
-    repairs: f64,
+/// Part of one member in the recovery of the lost unit.
+struct Part {
+    /// Latency in round trips to the source, if it lacked the unit.
+    latency_rtt: Option<f64>,
+    requests: u64,
+    repairs: u64,
 }
 
 fn link(loses: bool) -> LinkSpec {
@@ -40,7 +41,8 @@ fn link(loses: bool) -> LinkSpec {
     LinkSpec { loss: Loss::Script(script), loss_of: Kinds::NONE.with(Kind::Data), ..clean }
 }
 
-fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
+/// Returns the parts of the members: the source's, then those of the leaves from left to right.
+fn run(depth: u32, at_source: bool, seed: u64) -> Vec<Part> {
     let mut network = Network::new();
     let source = network.host("source");
     let mut level = vec![network.router("root")];
@@ -84,22 +86,24 @@ fn run(depth: u32, at_source: bool, seed: u64) -> Cost {
     simulation.run_until(Instant::EPOCH + Duration::from_secs(70));
     let unit = Unit { source: id_of(source), sequence: LOST };
     let round_trip = 2.0 * DELAY.as_secs_f64() * f64::from(depth + 1);
-    let mut cost = Cost::default();
-    let mut lacked = 0.0;
-    for &node in &members {
-        let host = simulation.app::<MemberHost>(node).expect("each host runs a member");
-        let Some(recovery) = host.host().recoveries().get(&unit) else { continue };
-        cost.requests += f64::from(recovery.requests_sent);
-        cost.repairs += f64::from(recovery.repairs_sent);
-        if let Some(latency) = recovery.latency {
-            lacked += 1.0;
-            cost.latency_rtt += latency.as_secs_f64() / round_trip;
-        }
-    }
+    let parts: Vec<Part> = members
+        .iter()
+        .map(|&node| {
+            let host = simulation.app::<MemberHost>(node).expect("each host runs a member");
+            let recovery = host.host().recoveries().get(&unit);
+            Part {
+                latency_rtt: recovery
+                    .and_then(|recovery| recovery.latency)
+                    .map(|latency| latency.as_secs_f64() / round_trip),
+                requests: recovery.map_or(0, |recovery| recovery.requests_sent.into()),
+                repairs: recovery.map_or(0, |recovery| recovery.repairs_sent.into()),
+            }
+        })
+        .collect();
     let expected = if at_source { members.len() - 1 } else { 1 };
-    assert_eq!(lacked as usize, expected, "so many lack the unit and recover it");
-    cost.latency_rtt /= lacked;
-    cost
+    let lacked = parts.iter().filter(|part| part.latency_rtt.is_some()).count();
+    assert_eq!(lacked, expected, "so many lack the unit and recover it");
+    parts
 }
 
 fn main() {
@@ -112,12 +116,11 @@ fn main() {
         eprintln!("srm_tree: the depth and the number of seeds are whole numbers");
         std::process::exit(2);
     };
-    let costs: Vec<Cost> = (1..=seeds).map(|seed| run(depth, place == "source", seed)).collect();
-    let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
-    println!(
-        "{:.3} {:.2} {:.2}",
-        mean(|cost| cost.latency_rtt),
-        mean(|cost| cost.requests),
-        mean(|cost| cost.repairs)
-    );
+    for seed in 1..=seeds {
+        for (member, part) in run(depth, place == "source", seed).iter().enumerate() {
+            let latency =
+                part.latency_rtt.map_or("-".to_owned(), |latency| format!("{latency:.4}"));
+            println!("{seed} {member} {latency} {} {}", part.requests, part.repairs);
+        }
+    }
 }
