@@ -10,8 +10,9 @@
 //!
 //! - It is a plain ACK: no other flag, no option, no payload, the expected sequence number. Thus
 //!   everything passes that reports a loss (SACK), a duplicate (D-SACK), data, or an end.
-//! - It acknowledges less than what is wanted from everyone: the last few segments that were
-//!   sent. A source that waits for what is under way hears of the end of it.
+//! - It acknowledges less than what is wanted from everyone: the last few segments that the source
+//!   may send without another acknowledgement. A source that waits for one hears of the last of
+//!   what is under way.
 //! - It acknowledges less than [`AckRule::step`] bytes more than the last that passed.
 //! - Less than [`AckRule::period`] has gone by since then.
 //!
@@ -29,8 +30,8 @@ use super::config::SourceConfig;
 use super::view::View;
 use crate::Instant;
 
-/// Segments before the last that was multicast whose acknowledgements are always wanted. Receivers
-/// may wait for a second segment, or 40 ms, before they acknowledge the last.
+/// Segments before the last that may be multicast whose acknowledgements are always wanted.
+/// Receivers may wait for a second segment, or 40 ms, before they acknowledge the last.
 const FRONT: u64 = 4;
 /// Segments after which the next front is told. What is told late drops less.
 const FRONT_STEP: u64 = 16;
@@ -90,11 +91,12 @@ pub enum AckFilterChange {
 pub(super) struct Front(Option<u64>);
 
 impl Front {
-    /// Notes that everything before a position was sent. Returns the front if it is to be told.
-    pub(super) fn advance(&mut self, sent: u64, mss: u16) -> Option<u64> {
+    /// Notes that everything before a position is sent without another acknowledgement. Returns the
+    /// front if it is to be told. It goes back where a window becomes smaller.
+    pub(super) fn advance(&mut self, sure: u64, mss: u16) -> Option<u64> {
         let mss = u64::from(mss);
-        let front = sent.saturating_sub(FRONT * mss);
-        if self.0.is_some_and(|told| front < told + FRONT_STEP * mss) {
+        let front = sure.saturating_sub(FRONT * mss);
+        if self.0.is_some_and(|told| told <= front && front < told + FRONT_STEP * mss) {
             return None;
         }
         self.0 = Some(front);
@@ -335,6 +337,16 @@ mod tests {
         passes(&mut filter, 1, 100);
         filter.apply(AckFilterChange::Clear { peer: PEER.into() });
         assert!(passes(&mut filter, 1, 100) && filter.is_empty());
+    }
+
+    #[test]
+    fn the_front_goes_back_where_less_may_be_sent() {
+        let mut front = Front::default();
+        assert_eq!(front.advance(100_000, 1000), Some(96_000));
+        assert_eq!(front.advance(111_999, 1000), None);
+        assert_eq!(front.advance(112_000, 1000), Some(108_000));
+        assert_eq!(front.advance(111_000, 1000), Some(107_000));
+        assert_eq!(front.advance(111_000, 1000), None);
     }
 
     #[test]

@@ -427,9 +427,9 @@ impl Master {
     }
 
     /// Returns the position from which on acknowledgements are wanted from everyone, if that is to
-    /// be told.
-    pub(super) fn new_front(&mut self, mss: u16) -> Option<u64> {
-        self.front.advance(self.nxt, mss)
+    /// be told. `sendable` bytes may be sent before another acknowledgement comes.
+    pub(super) fn new_front(&mut self, sendable: u64, mss: u16) -> Option<u64> {
+        self.front.advance(self.nxt + sendable, mss)
     }
 
     /// Returns the last pace in bits a second.

@@ -466,6 +466,7 @@ impl Source {
             self.tell_room(place, id);
         }
         self.tell_pace(place);
+        self.tell_wanted(place);
     }
 
     /// Removes the children that need bytes before `start`.

@@ -436,13 +436,16 @@ impl Source {
         self.tell_wanted(place);
     }
 
-    /// Tells that acknowledgements of the last segments are wanted from everyone.
+    /// Tells that acknowledgements of the last segments that may be sent now are wanted from
+    /// everyone.
     pub(super) fn tell_wanted(&mut self, place: u32) {
         if self.config.acks_per_window.is_none() {
             return;
         }
         let (base, mss) = (self.base, self.config.mss);
-        let Some(from) = self.master_mut(place).and_then(|master| master.new_front(mss)) else {
+        let Some(sendable) = self.master(place).map(|master| self.sendable(master)) else { return };
+        let Some(from) = self.master_mut(place).and_then(|master| master.new_front(sendable, mss))
+        else {
             return;
         };
         let change = AckFilterChange::Wanted { master: place, from: base.plus(from as u32) };
