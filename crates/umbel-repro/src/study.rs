@@ -155,31 +155,67 @@ impl Runs<'_> {
         }
     }
 
+    /// Returns what keeps the results from saying anything: too few runs, nothing that was lost.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if self.results.iter().map(Vec::len).max().unwrap_or_default() < ENOUGH {
+            warnings.push("These are too few runs to be sure of anything: take at least five.");
+        }
+        let mut losses = self.results.iter().flatten().map(|run| run.measure("losses")).peekable();
+        if losses.peek().is_some() && losses.all(|losses| losses == Some(0.0)) {
+            warnings.push(
+                "No run lost a packet: links lose nothing without `loss`, whatever `loss_burst` is.",
+            );
+        }
+        warnings
+    }
+
+    /// Returns how sure a measure is: its widest interval as a share of the mean, and where that is,
+    /// as in `± 3.1 % (k = 4)`. `None` if no point has an interval and a mean other than 0.
+    pub fn widest(&self, measure: &str) -> Option<String> {
+        let relative = |point| {
+            let Estimate { mean, ci95 } = self.mean(point, measure)?.estimate;
+            (mean != 0.0 && ci95.is_finite()).then(|| (ci95 / mean.abs(), point))
+        };
+        let points = (0..self.study.points()).filter_map(relative);
+        let (share, point) = points.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let at = match self.study.label(point) {
+            label if label.is_empty() => String::new(),
+            label => format!(" ({label})"),
+        };
+        Some(format!("± {:.1} %{at}", share * 100.0))
+    }
+
+    /// Returns the number of points, without the first, with each conclusion on their difference
+    /// from it, as in `1 same, 4 undecided`. `None` if there are none.
+    pub fn conclusions(&self, measure: &str) -> Option<String> {
+        let points = 1..self.study.points();
+        let found: Vec<&str> =
+            points.filter_map(|point| Some(self.difference(point, measure)?.1.name())).collect();
+        let all = [Difference::Lower, Difference::Higher, Difference::Equal, Difference::Same]
+            .into_iter()
+            .chain([Difference::Undecided]);
+        let counts = all.filter_map(|verdict| {
+            let count = found.iter().filter(|name| **name == verdict.name()).count();
+            (count > 0).then(|| format!("{count} {}", verdict.name()))
+        });
+        let said = counts.collect::<Vec<_>>().join(", ");
+        (!said.is_empty()).then_some(said)
+    }
+
     fn intro(&self, seeds: usize) -> String {
         let points = self.study.points();
         let mut intro = format!(
             "{points} points, {seeds} runs each, with the same seeds at every point. An interval \
              contains the mean over infinitely many runs with 95 % probability (Student's t)."
         );
-        if seeds < ENOUGH {
-            intro += " These are too few runs to be sure of anything: take at least five.";
+        for warning in self.warnings() {
+            let _ = write!(intro, " {warning}");
         }
-        let measures = self.measures();
-        let mut said = Vec::new();
-        for measure in measures.iter().take(DRAWN) {
-            let relative = |point| {
-                let Estimate { mean, ci95 } = self.mean(point, measure)?.estimate;
-                (mean != 0.0 && ci95.is_finite()).then(|| (ci95 / mean.abs(), point))
-            };
-            let widest = (0..points).filter_map(relative).max_by(|a, b| a.0.total_cmp(&b.0));
-            if let Some((share, point)) = widest {
-                let at = match self.study.label(point) {
-                    label if label.is_empty() => String::new(),
-                    label => format!(" ({label})"),
-                };
-                said.push(format!("{measure} ± {:.1} %{at}", share * 100.0));
-            }
-        }
+        let measures = self.measures().into_iter().take(DRAWN);
+        let said: Vec<String> = measures
+            .filter_map(|measure| Some(format!("{measure} {}", self.widest(measure)?)))
+            .collect();
         if !said.is_empty() && seeds > 1 {
             let _ = write!(intro, "\n\nThe widest interval of each: {}.", said.join("; "));
         }
@@ -395,10 +431,14 @@ mod tests {
         let verdicts = [verdict(1), verdict(2), verdict(3)];
         assert_eq!(verdicts, [Difference::Higher, Difference::Lower, Difference::Equal]);
         assert_eq!(runs.difference(1, "nothing"), None);
+        assert_eq!(runs.conclusions("latency").unwrap(), "1 lower, 1 higher, 1 equal");
+        assert_eq!((runs.conclusions("nothing"), runs.widest("nothing")), (None, None));
+        assert!(runs.widest("latency").unwrap().ends_with(" % (loss = 0.2, packets = 5)"));
         let few: Vec<Vec<Results>> = results.iter().map(|runs| runs[..4].to_vec()).collect();
         let runs = Runs { results: &few, ..runs };
         assert_eq!(runs.difference(1, "latency").unwrap().1, Difference::Undecided);
         assert!(runs.report().intro.contains("too few runs"));
+        assert_eq!(runs.conclusions("latency").unwrap(), "3 undecided");
     }
 
     #[test]
@@ -426,6 +466,22 @@ mod tests {
         // Four runs show nothing.
         let few: Vec<Vec<Results>> = results().iter().map(|runs| runs[..4].to_vec()).collect();
         assert_eq!(of("0.2", &few), [Undecided; 3]);
+    }
+
+    #[test]
+    fn a_study_in_which_nothing_was_lost_says_so() {
+        let of = |losses: [f64; 2]| {
+            let mut results = results();
+            for run in results.iter_mut().flatten() {
+                run.measures.push(Measure::new("losses", losses[0]));
+            }
+            results[3][5].measures[2] = Measure::new("losses", losses[1]);
+            let study = study();
+            let runs = Runs { study: &study, name: "x", first_seed: 1, results: &results };
+            (runs.warnings().len(), runs.report().intro.contains("No run lost a packet"))
+        };
+        assert_eq!(of([0.0, 0.0]), (1, true));
+        assert_eq!(of([0.0, 1.0]), (0, false));
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
             "recovery = \"none\"",
             "line 11: unknown variant `none`, expected one of `tree`, `lms`, `srm`, `source`",
         ),
-        (TMTP, "windows = 3", "line 11: [tmtp] takes no `windows`, but source, receivers, rate"),
+        (TMTP, "windows = 3", "line 11: [tmtp] takes no `windows`; `window` may be meant;"),
         (TMTP, "source = \"h9\"", "line 11: no host is called `h9`"),
         (TMTP, "window = true", "line 11: expected a value, or false"),
         (BASEP, "timeout = \"0s\"", "line 10: expected a time above 0"),

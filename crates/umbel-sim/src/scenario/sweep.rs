@@ -247,16 +247,30 @@ const LINE: usize = 300;
 /// Number of expected keys that a longer message keeps.
 const KEPT: usize = 8;
 
-/// Leaves out most of the keys that were expected, if there are too many for a line.
+/// Names the key that may be meant, or leaves out most of those that were expected, if there are
+/// too many for a line.
 fn shortened(mistake: Mistake) -> Mistake {
     let Some((what, keys)) = mistake.message().split_once(", but ") else { return mistake };
     let keys: Vec<&str> = keys.split(", ").collect();
     if mistake.message().len() <= LINE || keys.len() <= KEPT {
         return mistake;
     }
+    let wrong = what.rsplit('`').nth(1).unwrap_or_default();
+    if let Some(near) = nearest(wrong, &keys) {
+        let all = keys.len();
+        let message = format!("{what}; `{near}` may be meant; docs/sim.md has all {all} keys");
+        return mistake.with_message(message);
+    }
     let (kept, more) = (keys[..KEPT].join(", "), keys.len() - KEPT);
     let message = format!("{what}, but {kept} and {more} more, which docs/sim.md has");
     mistake.with_message(message)
+}
+
+/// Returns the key that differs least, in one of three letters at most.
+fn nearest<'k>(wrong: &str, keys: &[&'k str]) -> Option<&'k str> {
+    let far = keys.iter().map(|&key| (strsim::osa_distance(wrong, key), key));
+    let (far, key) = far.min_by_key(|(far, _)| *far)?;
+    (far * 3 <= wrong.len()).then_some(key)
 }
 
 /// A key of a sweep.

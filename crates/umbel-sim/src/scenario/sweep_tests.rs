@@ -194,6 +194,8 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
     let begin = "line 12: the file has no key `lots`, and there it cannot be: [lms] takes no `lots`, but source, receivers, packets";
     assert!(unknown.starts_with(begin), "{unknown}");
     assert!(unknown.len() < 300 && unknown.ends_with("more, which docs/sim.md has"), "{unknown}");
+    let near = study(&LMS.replace("[lms]", "[lms]\npapre = true")).unwrap_err().to_string();
+    assert!(near.contains("[lms] takes no `papre`; `paper` may be meant;"), "{near}");
     let many =
         "[".to_owned() + &(0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",") + "]";
     let text = LMS

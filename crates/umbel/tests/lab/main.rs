@@ -30,6 +30,7 @@ mod smo_routed;
 mod smo_tls;
 mod soak;
 mod soak_send;
+mod soak_sim;
 mod soak_smo;
 mod soak_smo_beside;
 mod soak_smo_nginx;

@@ -191,8 +191,10 @@ fn a_sweep_ends_with_tables_plots_and_how_sure_they_are() {
     let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap()]);
     let table = &ran.succeeded().stdout;
     assert!(table.starts_with("losses: 2 points, 5 runs each"), "{table}");
-    let points: Vec<&str> = table.lines().skip(2).collect();
-    assert_eq!(points.len(), 2, "{table}");
+    let points: Vec<&str> = table.lines().skip(2).take(2).collect();
+    let sure: Vec<&str> = table.lines().skip(4).collect();
+    let begin = "latency_rtt: beside the first point (loss = 2%) 1 ";
+    assert!(sure[0].starts_with(begin) && sure[0].contains("; widest interval ± "), "{table}");
     assert!(points.iter().all(|line| line.matches(" ± ").count() == 4), "{table}");
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     let sweep = read("sweep.csv");
@@ -209,6 +211,8 @@ fn a_sweep_ends_with_tables_plots_and_how_sure_they_are() {
     }
     let one_at_a_time = run(["sim", "run", &path, "--jobs", "1"]);
     assert_eq!(one_at_a_time.succeeded().stdout, *table);
+    let few = run(["sim", "run", &path, "--seeds", "2"]);
+    assert!(few.succeeded().stderr.contains("too few runs to be sure of anything"), "{few:?}");
     let json = run(["sim", "run", &path, "--seeds", "2", "--json"]);
     let events = json.succeeded().json();
     assert_eq!(reports(&events).len(), 4);

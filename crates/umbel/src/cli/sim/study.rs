@@ -72,6 +72,9 @@ pub(super) fn show(
         "event": "done", "ok": true, "summary": { "runs": all, "points": points },
     }));
     output.result(table(&runs, seeds).trim_end());
+    for warning in runs.warnings() {
+        output.note(warning);
+    }
     show_speed(finished, output);
 }
 
@@ -119,6 +122,18 @@ fn table(runs: &Runs<'_>, seeds: usize) -> String {
     for line in &lines {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+    let first = match study.label(0) {
+        label if label.is_empty() => String::new(),
+        label => format!(" ({label})"),
+    };
+    for measure in shown {
+        if let (Some(said), Some(widest)) = (runs.conclusions(measure), runs.widest(measure)) {
+            let _ = writeln!(
+                text,
+                "{measure}: beside the first point{first} {said}; widest interval {widest}"
+            );
+        }
     }
     text
 }
