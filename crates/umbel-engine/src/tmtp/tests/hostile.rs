@@ -173,7 +173,8 @@ fn what_strangers_send_instead_of_parent_and_source_is_dropped() {
 #[test]
 fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
     // By way of the parent, and with the source's address on the data channel.
-    for (purpose, most) in [(Purpose::Repair, 2), (Purpose::First, 4), (Purpose::Fetched, 4)] {
+    // Once it is known that the source has sent it, the source is asked which symbols are wrong.
+    for (purpose, most) in [(Purpose::Repair, 2), (Purpose::First, 1), (Purpose::Fetched, 4)] {
         let mut world = joined(8, vec![4; 6], true, &[2, 3]);
         world.expect_faults();
         for reason in [DropReason::Suspect, DropReason::Duplicate, DropReason::NotAsked] {
