@@ -343,10 +343,10 @@ mod tests {
     fn the_front_goes_back_where_less_may_be_sent() {
         let mut front = Front::default();
         assert_eq!(front.advance(100_000, 1000), Some(96_000));
-        assert_eq!(front.advance(111_999, 1000), None);
-        assert_eq!(front.advance(112_000, 1000), Some(108_000));
-        assert_eq!(front.advance(111_000, 1000), Some(107_000));
-        assert_eq!(front.advance(111_000, 1000), None);
+        assert_eq!(front.advance(115_999, 1000), None);
+        assert_eq!(front.advance(116_000, 1000), Some(112_000));
+        assert_eq!(front.advance(115_000, 1000), Some(111_000));
+        assert_eq!(front.advance(115_000, 1000), None);
     }
 
     #[test]
