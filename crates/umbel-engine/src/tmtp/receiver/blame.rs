@@ -16,7 +16,7 @@ impl<K: SymbolSink> Receiver<K> {
     /// once these are there. Returns `false` if it does not, so that the block comes as a whole.
     pub(super) fn blame(&mut self, now: Instant, block: u32) -> bool {
         let first_time = self.recovery.was_wrong_once(block);
-        if !first_time || block < self.floor() || block >= self.delivery.known() {
+        if !first_time || block < self.floor() || block >= self.delivery.guarantee() {
             self.suspects.forget(block);
             return false;
         }

@@ -26,6 +26,8 @@ use crate::tmtp::symbol_digests::{digest_of, watched};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time after which digests are asked for again, doubled each time.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Time for which nothing is asked after a question was not answered, as blocks wait for answers.
+const SILENCE: Duration = Duration::from_mins(1);
 /// Greatest number of blocks that are asked for and watched: digests of 2 KB each.
 const MOST_BLOCKS: usize = 256;
 /// Number of wrong symbols of a watched block after which it is left to other ways.
@@ -57,16 +59,21 @@ pub(super) struct Suspects {
     key: SymbolKey,
     fec: bool,
     blocks: BTreeMap<u32, Suspect>,
+    /// Time before which nothing is asked, since nobody answers.
+    silent_until: Option<Instant>,
 }
 
 impl Suspects {
     pub(super) fn new(key: SymbolKey, fec: bool) -> Suspects {
-        Suspects { key, fec, blocks: BTreeMap::new() }
+        Suspects { key, fec, blocks: BTreeMap::new(), silent_until: None }
     }
 
     /// Asks for the digests of a block. `nonce` is a fresh number. Returns `false` if the block was
-    /// asked for before, or if there are too many.
+    /// asked for before, if there are too many, or if nobody answers.
     pub(super) fn suspect(&mut self, now: Instant, block: u32, nonce: u64) -> bool {
+        if self.silent_until.is_some_and(|until| now < until) {
+            return false;
+        }
         if self.blocks.len() >= MOST_BLOCKS || self.blocks.contains_key(&block) {
             return false;
         }
@@ -174,6 +181,9 @@ impl Suspects {
             .filter(|(_, suspect)| late(suspect))
             .map(|(&block, _)| block)
             .collect();
+        if !given_up.is_empty() {
+            self.silent_until = Some(now + SILENCE);
+        }
         given_up.iter().for_each(|block| self.forget(*block));
         given_up
     }

@@ -61,7 +61,7 @@ impl Questions {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// Notes a question about a block that was sent and is kept.
+    /// Notes a question about a block that was sent, or is being sent.
     ///
     /// # Errors
     ///
@@ -80,7 +80,8 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(address), Body::FetchCookie { nonce, cookie: good }));
             return Err(DropReason::NoCookie);
         }
-        if block >= self.sent() {
+        let under_way = u32::from(self.next.1 > 0);
+        if block >= self.sent() + under_way {
             return Err(DropReason::AbsurdBlock);
         }
         self.questions.ask(question)

@@ -98,6 +98,16 @@ fn send_with_a_wrong_symbol_of_each(world: &mut World) -> usize {
     wrong + run(world)
 }
 
+/// Returns how many symbols all receivers have stored.
+fn stored(world: &mut World) -> u64 {
+    world.receivers().map(|index| world.receiver(index).sink_mut().stored).sum()
+}
+
+/// Returns how many symbols all receivers need.
+fn needed(world: &mut World) -> u64 {
+    world.receivers().len() as u64 * u64::from(BLOCKS) * u64::from(K)
+}
+
 #[test]
 fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
     for fec in [true, false] {
@@ -107,10 +117,8 @@ fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
         for index in world.receivers() {
             let stats = world.receiver(index).stats();
             assert_eq!(stats.fetched_received, 0, "{stats:?}");
-            let stored = world.receiver(index).sink_mut().stored;
-            let least = u64::from(BLOCKS) * u64::from(K + 1);
-            assert!(stored <= least + least / 50, "fec {fec}: {stored} stored, {least} needed");
         }
+        assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64, "fec {fec}");
     }
 }
 
@@ -118,12 +126,9 @@ fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
 fn blocks_come_as_a_whole_where_nobody_answers_questions_about_symbols() {
     let mut world = world(4, true);
     world.no_questions = true;
-    send_with_a_wrong_symbol_of_each(&mut world);
-    world.run_until(LONG, World::everyone_has_all);
-    for index in world.receivers() {
-        let stored = world.receiver(index).sink_mut().stored;
-        assert!(stored >= u64::from(BLOCKS) * u64::from(K) * 2, "that costs blocks: {stored}");
-    }
+    let wrong = send_with_a_wrong_symbol_of_each(&mut world);
+    assert!(wrong >= usize::from(BLOCKS), "{wrong}");
+    assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64 * u64::from(K));
 }
 
 #[test]
