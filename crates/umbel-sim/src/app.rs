@@ -145,10 +145,9 @@ impl Context<'_> {
         self.fabric.network.check_node(node).is_ok()
     }
 
-    /// Returns the links of this node, ascending. O(links of the network).
-    pub(crate) fn links(&self) -> impl Iterator<Item = LinkId> {
-        let links = self.fabric.network.links();
-        links.filter(|&(_, a, b)| a == self.node || b == self.node).map(|(link, ..)| link)
+    /// Returns the links of this node, ascending.
+    pub(crate) fn links(&mut self) -> impl Iterator<Item = LinkId> {
+        self.fabric.links_of(self.node)
     }
 
     /// Returns the node at the other end of a link of this node.

@@ -44,6 +44,18 @@ impl Fabric {
     /// Makes a channel work without trees.
     pub(crate) fn flood(&mut self, group: GroupId) {
         self.multicast.set_flooded(group);
+        self.know_neighbours();
+    }
+
+    /// Returns the links of a node, ascending. The first call of a run costs a sort of all links.
+    pub(crate) fn links_of(&mut self, node: NodeId) -> impl Iterator<Item = LinkId> {
+        self.know_neighbours();
+        let lines = &self.neighbours.lines[self.neighbours.of(node)];
+        lines.iter().map(|line| line.link())
+    }
+
+    /// Makes the table of neighbours, unless there is one.
+    fn know_neighbours(&mut self) {
         if self.neighbours.ends.is_empty() {
             let (nodes, links) = (self.network.node_count(), self.network.link_count());
             self.neighbours = Neighbours::new(nodes, |line| self.end_of(line), links);
