@@ -12,7 +12,8 @@ pub(super) fn notes() -> Vec<Note> {
         note(
             "How it was read",
             "docs/papers/smo.md has all readings. Receivers are models of ordinary TCP stacks with a \
-             helper, spread over five hosts. Real stacks in the lab are a later step.",
+             helper, spread over five hosts. It also has sessions with the stacks of the kernel, in the \
+             lab.",
         ),
         note(
             "The server's limit",

@@ -72,6 +72,8 @@ pub enum Shape {
     Stall,
     /// Receivers come one by one in the first half of the stream.
     Late,
+    /// A LAN whose links have this rate in Mb/s.
+    Crowd(u32),
 }
 
 /// A scenario. Its runs differ in losses and initial sequence numbers.
@@ -201,8 +203,21 @@ impl Scenario {
         LinkSpec::default().rate(mbit(rate)).delay(delay).queue(queue)
     }
 
+    /// Returns the rate of links in Mb/s.
     fn rate(&self) -> u64 {
-        if self.receivers > 2500 { 10_000 } else { LAN }
+        match self.shape {
+            Shape::Crowd(rate) => rate.into(),
+            _ => LAN,
+        }
+    }
+
+    /// Returns the part of a round trip for which the ACKs of a full window, from all receivers,
+    /// occupy the server's link. Beyond 1 the queue before the server grows until ACKs are lost.
+    #[cfg(test)]
+    pub(super) fn ack_load(&self) -> f64 {
+        let acks = f64::from(WINDOW / u32::from(MSS)) / f64::from(self.ack_every);
+        let bits = acks * f64::from(self.receivers) * f64::from(OVERHEAD + 20) * 8.0;
+        bits / (self.rate() as f64 * f64::from(self.rtt_us))
     }
 
     /// Adds a server to a switch. ACKs wait for its processor in the queue of its link.
@@ -460,7 +475,7 @@ impl Experiment for Scenario {
         match self.shape {
             Shape::Relays(relays) => self.run_relays(relays, seed),
             Shape::Shared(connections) => self.run_shared(connections, seed),
-            Shape::Lan | Shape::Stall | Shape::Late => self.run_lan(seed),
+            Shape::Lan | Shape::Stall | Shape::Late | Shape::Crowd(_) => self.run_lan(seed),
         }
     }
 
