@@ -54,7 +54,7 @@ pub(super) fn trouble(shape: Shape) -> Scenario {
 }
 
 /// Returns a session of very many receivers, on links of 1 Mb/s for each of them: the ACKs of a
-/// full window take 0.69 of a round trip.
+/// full window take 0.70 of a round trip.
 pub(super) fn crowd(receivers: u32) -> Scenario {
     let shape = Shape::Crowd(receivers);
     let lan = Scenario::lan(receivers, Load::Bulk(100));
