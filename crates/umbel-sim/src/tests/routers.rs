@@ -198,3 +198,37 @@ fn a_router_engine_takes_a_datagram_and_sends_it_up_down_and_next_door() {
     assert_eq!(engine.told, [(upstream, downstream, true, true)]);
     assert_eq!(engine.from, [(crate::address_of(a), 7702).into()]);
 }
+
+/// Notes its links.
+struct Surveyor(Vec<LinkId>);
+
+impl RouterHook for Surveyor {
+    fn start(&mut self, context: &mut Context<'_>) {
+        self.0 = context.links().collect();
+    }
+
+    fn forward(&mut self, _: &mut Context<'_>, _: &Packet, _: LinkId) -> Forwarding {
+        Forwarding::Plain
+    }
+}
+
+#[test]
+fn a_router_has_its_own_links_in_their_order() {
+    let mut network = Network::new();
+    let nodes: Vec<NodeId> = (0..5).map(|n| network.router(format!("r{n}"))).collect();
+    // Two links join the same nodes, and one node has none.
+    for (a, b) in [(0, 1), (2, 1), (1, 3), (3, 0), (0, 1)] {
+        network.link(nodes[a], nodes[b], delay_ms(1), delay_ms(1)).unwrap();
+    }
+    let mut simulation = Simulation::new(network, 1);
+    for node in &nodes {
+        simulation.set_router_hook(*node, Surveyor(Vec::new())).unwrap();
+    }
+    simulation.run_until(ms(1));
+    let links = |node: &NodeId| -> Vec<u32> {
+        let Surveyor(links) = simulation.router_hook(*node).unwrap();
+        links.iter().map(|link| link.0).collect()
+    };
+    let all: Vec<Vec<u32>> = nodes.iter().map(links).collect();
+    assert_eq!(all, [vec![0, 3, 4], vec![0, 1, 2, 4], vec![1], vec![2, 3], vec![]]);
+}
