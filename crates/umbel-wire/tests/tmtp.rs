@@ -15,6 +15,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, EsiSet, FeedInfo, Heartbeat,
     JoinConfirm, JoinRequest, Manifest, Message, MessageType, Nack, NackRun, Need, NodeId,
@@ -284,6 +285,14 @@ fn delivery() -> impl Strategy<Value = Body> {
             }
         ),
         any::<(u64, u64)>().prop_map(|(nonce, cookie)| Body::FetchCookie { nonce, cookie }),
+        any::<(u64, u64, [u8; 32], u32)>().prop_map(|(nonce, cookie, key, block)| {
+            Body::FetchDigests { nonce, cookie, key: SymbolKey(key), block }
+        }),
+        (any::<u64>(), 1_u8.., 0..=127_u8, vec(any::<[u8; 8]>(), 1..=limits::SYMBOL_DIGESTS))
+            .prop_map(|(nonce, symbols, first, digests)| {
+                let digests = digests.into_iter().map(SymbolDigest).collect();
+                Body::SymbolDigests { nonce, symbols, first, digests }
+            }),
         (any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
             .prop_map(|(nonce, runs)| Body::FetchGone { nonce, runs }),
         (
@@ -444,6 +453,19 @@ fn beacons_that_cannot_be_are_refused() {
         at(long, limits::PATH as u16),
     ] {
         refused(Body::Beacon(bad), "beacon");
+    }
+}
+
+#[test]
+fn digests_of_no_symbols_or_of_too_many_are_refused() {
+    let digests = |symbols, first, count| Body::SymbolDigests {
+        nonce: 1,
+        symbols,
+        first,
+        digests: vec![SymbolDigest([7; 8]); count],
+    };
+    for bad in [digests(0, 0, 1), digests(1, 0, 0), digests(1, 0, 129), digests(1, 250, 6)] {
+        refused(bad, "digests of symbols");
     }
 }
 

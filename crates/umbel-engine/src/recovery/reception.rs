@@ -259,6 +259,14 @@ impl Reception {
         self.complete.remove(block..block.saturating_add(1));
     }
 
+    /// Counts these symbols of a block as held, and no others. They are too few to restore it.
+    pub(crate) fn resume(&mut self, block: u32, k: u8, held: EsiSet) {
+        self.reopen(block);
+        if !held.is_empty() {
+            self.parts.insert(block, Part { k, held, sure: false, disputed: 0 });
+        }
+    }
+
     /// Returns whether the block is complete.
     pub(crate) fn is_complete(&self, block: u32) -> bool {
         self.complete.contains(block)

@@ -72,6 +72,16 @@ impl Fetching {
         self.blocks
     }
 
+    /// Returns the cookie, or 0.
+    pub(super) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Learns the cookie that answers another question than a FETCH.
+    pub(super) fn learn_cookie(&mut self, cookie: u64) {
+        self.cookie = cookie;
+    }
+
     /// Fetches this block, wherever it lies.
     pub(super) fn want(&mut self, now: Instant, block: u32) {
         self.others.insert(block);

@@ -20,7 +20,7 @@ drop_reasons! {
     ForgedParent,
     /// It claims to be from the source and contradicts what is known of it.
     ForgedSource,
-    /// The seal of a symbol shows that it is not its source's.
+    /// The seal of a symbol, or its digest, shows that it is not its source's.
     ForgedSymbol,
     /// Its block was wrong before, and is taken in a surer way only.
     Suspect,

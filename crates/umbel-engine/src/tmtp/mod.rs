@@ -90,6 +90,7 @@ mod receiver;
 mod shelf;
 mod source;
 mod survey;
+mod symbol_digests;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -132,6 +132,8 @@ pub fn kind(payload: &[u8]) -> Kind {
             | MessageType::Fetch
             | MessageType::FetchCookie
             | MessageType::FetchGone
+            | MessageType::FetchDigests
+            | MessageType::SymbolDigests
             | MessageType::Report
             | MessageType::ReportAck,
         ) => Kind::Control,

@@ -33,6 +33,9 @@ pub(super) const CHALLENGE: Field = Field { number: 26, name: "challenge" };
 pub(super) const HINT: Field = Field { number: 27, name: "hint of a receiver" };
 pub(super) const LESS_DEEP_THAN: Field = Field { number: 29, name: "depth of a parent" };
 pub(super) const SEALED_KEY: Field = Field { number: 28, name: "sealed key" };
+pub(super) const KEY: Field = Field { number: 31, name: "key of digests" };
+pub(super) const BLOCK: Field = Field { number: 32, name: "block" };
+pub(super) const DIGESTS: Field = Field { number: 33, name: "digests of symbols" };
 pub(super) const LAST_WORD: Field = Field { number: 30, name: "last word" };
 pub(super) const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
 

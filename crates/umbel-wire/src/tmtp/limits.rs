@@ -20,5 +20,7 @@ pub const FETCH_RUNS: usize = 32;
 pub const REPORTS: usize = 64;
 /// Maximum number of nodes in a report or a page of the tree.
 pub const TREE_ENTRIES: usize = 32;
+/// Maximum number of digests of symbols in a message.
+pub const SYMBOL_DIGESTS: usize = 128;
 /// Maximum of any duration in a message.
 pub const DURATION: Duration = Duration::from_hours(24);

@@ -1,9 +1,9 @@
 //! Emits and parses messages of TMTP.
 
 use super::fields::{
-    AFTER, ALONE, BEACON, CHALLENGE, COOKIE, FEED, FIRST, FROM, HINT, LAST_WORD, LESS_DEEP_THAN,
-    NAME, NODE, NONCE, OFFER, REASON, REQUEST, RUNS, SEALED_KEY, SEARCH, TOKEN, bad, read_bytes,
-    reader,
+    AFTER, ALONE, BEACON, BLOCK, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM, HINT, KEY,
+    LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, REASON, REQUEST, RUNS, SEALED_KEY, SEARCH,
+    TOKEN, bad, read_bytes, reader,
 };
 use super::values::{
     put_beacon, put_feed, put_node, put_port, put_runs, put_standing, read_beacon, read_feed,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Fields, Frame, FrameHeader, Parsed};
+use crate::repository::{SymbolDigest, SymbolKey};
 use crate::{ParseError, Tsi};
 
 /// Defines the message types with their numbers.
@@ -92,6 +93,10 @@ message_types! {
     KeyRequest = 0xC9,
     /// KEY_ANSWER.
     KeyAnswer = 0xCA,
+    /// FETCH_DIGESTS.
+    FetchDigests = 0xCB,
+    /// SYMBOL_DIGESTS.
+    SymbolDigests = 0xCC,
 }
 
 impl MessageType {
@@ -126,6 +131,8 @@ impl Body {
             Body::Fetch { .. } => MessageType::Fetch,
             Body::FetchCookie { .. } => MessageType::FetchCookie,
             Body::FetchGone { .. } => MessageType::FetchGone,
+            Body::FetchDigests { .. } => MessageType::FetchDigests,
+            Body::SymbolDigests { .. } => MessageType::SymbolDigests,
             Body::Report(_) => MessageType::Report,
             Body::ReportAck { .. } => MessageType::ReportAck,
             Body::TreeQuery { .. } => MessageType::TreeQuery,
@@ -222,6 +229,19 @@ impl Body {
                 frame.number(NONCE, *nonce);
                 frame.field(RUNS, |out| put_runs(out, runs));
             }
+            Body::FetchDigests { nonce, cookie, key, block } => {
+                frame.number(NONCE, *nonce);
+                frame.number(COOKIE, *cookie);
+                frame.field(KEY, |out| out.extend_from_slice(&key.0));
+                frame.number(BLOCK, *block);
+            }
+            Body::SymbolDigests { nonce, symbols, first, digests } => {
+                frame.number(NONCE, *nonce);
+                frame.field(DIGESTS, |out| {
+                    out.extend_from_slice(&[*symbols, *first]);
+                    digests.iter().for_each(|digest| out.extend_from_slice(&digest.0));
+                });
+            }
             Body::Report(report) => report.put(frame),
             Body::ReportAck { token, before } => {
                 frame.number(TOKEN, *token);
@@ -295,6 +315,13 @@ impl Body {
                 nonce: fields.number(NONCE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
             },
+            MessageType::FetchDigests => Body::FetchDigests {
+                nonce: fields.number(NONCE)?,
+                cookie: fields.number(COOKIE)?,
+                key: SymbolKey(read_bytes(fields, KEY)?),
+                block: fields.number(BLOCK)?,
+            },
+            MessageType::SymbolDigests => read_digests(fields)?,
             MessageType::Report => Body::Report(Report::read(fields)?),
             MessageType::ReportAck => {
                 Body::ReportAck { token: fields.number(TOKEN)?, before: fields.number(FIRST)? }
@@ -307,6 +334,21 @@ impl Body {
             MessageType::TreePage => Body::TreePage(TreePage::read(fields)?),
         })
     }
+}
+
+fn read_digests(fields: &mut Fields<'_>) -> Result<Body, ParseError> {
+    let nonce = fields.number(NONCE)?;
+    let mut reader = reader(fields, DIGESTS)?;
+    let (symbols, first) = (reader.byte()?, reader.byte()?);
+    let (digests, rest) = reader.rest().as_chunks();
+    if symbols == 0 || !rest.is_empty() || digests.is_empty() {
+        return Err(bad(DIGESTS, "of no symbols, or of a part of one"));
+    }
+    if digests.len() > limits::SYMBOL_DIGESTS || usize::from(first) + digests.len() > 255 {
+        return Err(bad(DIGESTS, "of too many symbols"));
+    }
+    let digests = digests.iter().copied().map(SymbolDigest).collect();
+    Ok(Body::SymbolDigests { nonce, symbols, first, digests })
 }
 
 fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {

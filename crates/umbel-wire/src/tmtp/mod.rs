@@ -34,6 +34,7 @@ mod values;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::repository::{SymbolDigest, SymbolKey};
 use crate::{Digest, Tsi};
 
 pub use esi_set::EsiSet;
@@ -184,6 +185,29 @@ pub enum Body {
         nonce: u64,
         /// The blocks, as in [`Fetch`](Body::Fetch).
         runs: Vec<BlockRun>,
+    },
+    /// FETCH_DIGESTS: asks for the digests of a block's symbols, of which some were wrong.
+    FetchDigests {
+        /// Identifies the request, so that no other node can answer it.
+        nonce: u64,
+        /// Cookie of the sender's address, as in [`Fetch`](Body::Fetch).
+        cookie: u64,
+        /// Key of the digests, drawn by the sender.
+        key: SymbolKey,
+        /// The block.
+        block: u32,
+    },
+    /// SYMBOL_DIGESTS: answers FETCH_DIGESTS.
+    SymbolDigests {
+        /// The FETCH_DIGESTS's.
+        nonce: u64,
+        /// Number of the block's source symbols; at least 1.
+        symbols: u8,
+        /// ID of the first symbol.
+        first: u8,
+        /// Digests of this symbol and those that follow: 1 to [`limits::SYMBOL_DIGESTS`]. The last
+        /// one is of a symbol below 255.
+        digests: Vec<SymbolDigest>,
     },
     /// REPORT: state of the child's subtree, on its way to the source.
     Report(Report),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, FeedInfo, Heartbeat, JoinConfirm,
     JoinRequest, Manifest, Message, Nack, NackRun, Need, NodeId, Progress, ReceiverReport,
@@ -140,6 +141,19 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
             B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1)], alone: vec![run(0, 1)] },
         ),
         ("fetch_cookie", B::FetchCookie { nonce: 7, cookie: 9 }),
+        (
+            "fetch_digests",
+            B::FetchDigests { nonce: 7, cookie: 9, key: SymbolKey([5; 32]), block: 3 },
+        ),
+        (
+            "symbol_digests",
+            B::SymbolDigests {
+                nonce: 7,
+                symbols: 2,
+                first: 1,
+                digests: vec![SymbolDigest([6; 8])],
+            },
+        ),
         ("fetch_gone", B::FetchGone { nonce: 7, runs: vec![run(1, 2)] }),
         ("report", B::Report(Report { token, first: 2, receivers, tree: vec![entry.clone()] })),
         ("report_ack", B::ReportAck { token, before: 3 }),

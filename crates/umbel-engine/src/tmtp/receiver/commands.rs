@@ -116,7 +116,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.blocks = self.stats.blocks.saturating_sub(1);
         self.wanted.complete = false;
         self.recovery.distrust(now, block);
-        if block >= self.floor() {
+        if !self.blame(now, block) && block >= self.floor() {
             self.recovery.reopen(now, block);
         }
         self.find_gaps(now);

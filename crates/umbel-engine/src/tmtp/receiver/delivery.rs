@@ -1,6 +1,10 @@
 //! The places where symbols are kept: the application's sink and, for children, the manager's
 //! buffer.
 
+use std::cell::{Cell, RefCell};
+
+use umbel_wire::tmtp::EsiSet;
+
 use super::room::Room;
 use crate::Instant;
 use crate::recovery::buffer::Buffer;
@@ -154,6 +158,53 @@ impl<K: SymbolSink> Delivery<K> {
     /// Counts blocks as complete: they are held elsewhere, or not wanted.
     pub(super) fn skip(&mut self, blocks: std::ops::Range<u32>) {
         self.reception.skip(blocks);
+    }
+
+    /// Returns the source symbols of a block, if the sink knows them.
+    pub(super) fn source_symbols(&self, block: u32) -> Option<u8> {
+        self.sink.source_symbols(id_of(block))
+    }
+
+    /// Drops what is held of a block that is not restored.
+    pub(super) fn forget(&mut self, block: u32) {
+        self.sink.forget(id_of(block));
+        self.reception.reopen(block);
+    }
+
+    /// Drops symbols of a block that was wrong, and keeps those that `is_right`, for children as
+    /// well if there is a `buffer`. Keeps none if all of them are right, since then they are not
+    /// to blame.
+    pub(super) fn keep_right(
+        &mut self,
+        (block, k): (u32, u8),
+        is_right: impl Fn(u32, &[u8]) -> bool,
+        buffer: Option<&mut Buffer>,
+    ) {
+        let held = Cell::new(EsiSet::default());
+        let buffer = buffer.map(RefCell::new);
+        if let Some(buffer) = &buffer {
+            buffer.borrow_mut().drop_block(block);
+        }
+        let keep = |esi: u32, symbol: &[u8]| {
+            let keeps = is_right(esi, symbol)
+                && buffer.as_ref().is_none_or(|buffer| {
+                    let mut buffer = buffer.borrow_mut();
+                    buffer.has_room(block, k) && buffer.store(block, k, esi, symbol)
+                });
+            if keeps {
+                held.set(held.get().union(std::iter::once(esi).collect()));
+            }
+            keeps
+        };
+        let kept = self.sink.retain(id_of(block), &keep).is_some();
+        let held = held.get();
+        if kept && held.len() < k.into() {
+            return self.reception.resume(block, k, held);
+        }
+        self.forget(block);
+        if let Some(buffer) = &buffer {
+            buffer.borrow_mut().drop_block(block);
+        }
     }
 
     /// Counts a block as missing again.

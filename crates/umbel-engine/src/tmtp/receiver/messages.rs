@@ -97,7 +97,17 @@ impl<K: SymbolSink> Receiver<K> {
                 self.on_report_ack(now, id, from, token, before)
             }
             Body::FetchCookie { nonce, cookie } if from == self.config.shape.source => {
-                self.recovery.on_cookie(now, nonce, cookie)
+                if self.suspects.asked_with(nonce).is_none() {
+                    return self.recovery.on_cookie(now, nonce, cookie);
+                }
+                self.recovery.learn_cookie(cookie);
+                self.suspects.on_cookie(now);
+                Ok(())
+            }
+            Body::SymbolDigests { nonce, symbols, first, digests }
+                if from == self.config.shape.source =>
+            {
+                self.on_digests(now, nonce, (symbols, first), &digests)
             }
             Body::FetchGone { nonce, runs } if from == self.config.shape.source => {
                 self.on_gone(now, nonce, &runs)
@@ -441,6 +451,9 @@ impl<K: SymbolSink> Receiver<K> {
     fn next_fetch(&mut self, now: Instant) -> Option<Body> {
         if !self.may_fetch() {
             return None;
+        }
+        if let Some(question) = self.suspects.poll(now, self.recovery.cookie()) {
+            return Some(question);
         }
         let reach = self.reach();
         let fetch = self.recovery.next_fetch(now, &mut self.delivery, &reach)?;

@@ -25,6 +25,7 @@
 //! while it has a parent, an [`Upstream`]. A [`Manager`] exists only while there are children.
 
 mod acks;
+mod blame;
 mod commands;
 mod delivery;
 mod help;
@@ -35,11 +36,13 @@ mod recovery;
 mod room;
 mod source_watch;
 mod stage;
+mod suspects;
 mod upstream;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use umbel_wire::repository::SymbolKey;
 use umbel_wire::tmtp::{
     Body, Dismissal, Message, NodeId, Progress, ReceiverReport, ReceiverState, Refusal, Role,
     Timing, Totals, limits,
@@ -67,6 +70,7 @@ use manager::{Duty, Manager};
 use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
 use stage::Stage;
+use suspects::Suspects;
 use upstream::Upstream;
 
 /// Nodes below that are kept in the survey of the tree.
@@ -102,6 +106,8 @@ timers! {
         Report,
         /// When to send a FETCH.
         Fetch,
+        /// When to ask for digests of a wrong block, or to give that up.
+        Digests,
         /// When to do what helpers do.
         Help,
     }
@@ -123,6 +129,8 @@ pub struct Receiver<K> {
     wanted: Wanted,
     delivery: Delivery<K>,
     recovery: Recovery,
+    /// Blocks that were wrong.
+    suspects: Suspects,
     acks: Acks,
     duty: Duty,
     /// Its help for other receivers, without a tree.
@@ -145,6 +153,7 @@ impl<K: SymbolSink> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
+        let key = blake3::derive_key("umbel tmtp symbol digests", &draws.cookies);
         let authentic = Authentic::new(&config.node, (shape.id, shape.source), &draws.cookies);
         let tree = Tree::new(
             &config.node,
@@ -167,6 +176,7 @@ impl<K: SymbolSink> Receiver<K> {
             delivery: Delivery::new(sink, config.far_ahead),
             recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery)
                 .by(config.node.recovery),
+            suspects: Suspects::new(SymbolKey(key), shape.fec),
             acks: Acks::new(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
@@ -428,6 +438,7 @@ impl<K: SymbolSink> Receiver<K> {
         let room = self.delivery.room.opens_at();
         if self.may_fetch() {
             timers.put(Timer::Fetch, self.recovery.next_fetch_at().map(|at| at.max(room)));
+            timers.put(Timer::Digests, self.suspects.next_timeout());
         }
         if let Some(upstream) = self.upstream.filter(|_| self.tree.parent().is_some()) {
             timers.set(Timer::Ack, upstream.ack_at());
@@ -493,6 +504,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 Timer::Silence => self.on_silence(now),
                 Timer::Hearsay => self.believe_hearsay(now),
                 Timer::Domain => self.tend_children(now),
+                Timer::Digests => self.give_up_digests(now),
                 Timer::Help => {
                     if let Some(help) = &mut self.help {
                         help.handle_timeout(now, self.delivery.reception());

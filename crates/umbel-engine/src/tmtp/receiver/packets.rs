@@ -45,10 +45,15 @@ impl<K: SymbolSink> Receiver<K> {
             self.learn_sent(now, header.sbn);
         }
         self.count_packet(now, &header, purpose, data_channel)?;
+        let sure = purpose == Purpose::Fetched && !data_channel;
         let taken = if self.recovery.is_suspect(header.sbn, purpose, data_channel) {
             Err(DropReason::Suspect)
-        } else {
+        } else if sure {
             self.take_symbol(now, &packet, purpose)
+        } else {
+            self.suspects
+                .judge(header.sbn, header.esi.into(), packet.symbol)
+                .and_then(|()| self.take_symbol(now, &packet, purpose))
         };
         if purpose == Purpose::Repair {
             match taken {
@@ -94,7 +99,8 @@ impl<K: SymbolSink> Receiver<K> {
         if self.recovery.is_suspect(sbn, Purpose::Repair, false) {
             return Err(DropReason::Suspect);
         }
-        match self.take_symbol(now, &packet, Purpose::Repair) {
+        let judged = self.suspects.judge(sbn, packet.header.esi.into(), packet.symbol);
+        match judged.and_then(|()| self.take_symbol(now, &packet, Purpose::Repair)) {
             Ok(_) => {
                 self.stats.repairs_received += 1;
                 self.stats.helped += 1;
@@ -223,6 +229,7 @@ impl<K: SymbolSink> Receiver<K> {
                     help.on_complete(block, k);
                 }
                 self.recovery.on_complete(now, block, self.delivery.reception());
+                self.suspects.forget(block);
                 self.check_complete(now);
                 Ok(true)
             }

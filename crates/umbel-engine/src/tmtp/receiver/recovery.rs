@@ -156,6 +156,26 @@ impl Recovery {
         }
     }
 
+    /// Returns whether a block was wrong once, and not again.
+    pub(super) fn was_wrong_once(&self, block: u32) -> bool {
+        self.wrong.get(&block) == Some(&1)
+    }
+
+    /// Draws a number that identifies a question to the source.
+    pub(super) fn draw_nonce(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    /// Returns the cookie for questions to the source, or 0.
+    pub(super) fn cookie(&self) -> u64 {
+        self.fetching.cookie()
+    }
+
+    /// Learns the cookie for questions to the source.
+    pub(super) fn learn_cookie(&mut self, cookie: u64) {
+        self.fetching.learn_cookie(cookie);
+    }
+
     /// Returns whether a symbol of this block may be another's than the source's, by the way that
     /// it came. Anyone may have sent repairs, and by the data channel whoever forges the source's
     /// address. Answers to FETCH by unicast carry the number that the source alone was told.

@@ -13,6 +13,7 @@ use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
 
 use super::Source;
+use super::digests::Question;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
 use crate::tmtp::authentic::{self, Opened};
@@ -24,7 +25,7 @@ use crate::tmtp::tree::{Arrival, TreeEvent, Way};
 use crate::{Datagram, Instant};
 
 /// Most answers to FETCH that may wait.
-const MAX_OUTBOX: usize = 4096;
+pub(super) const MAX_OUTBOX: usize = 4096;
 /// Time for which requests for the same blocks are gathered, as a multiple of the time that
 /// sending them takes. It is at least [`GATHER_MIN`] and at most a T_ack.
 const GATHER: u32 = 4;
@@ -64,6 +65,9 @@ impl<S: SymbolSource> Source<S> {
             Body::Fetch { nonce, cookie, runs, alone } if !arrival.multicast => {
                 let asker = Asker { address: from, nonce };
                 self.on_fetch(now, asker, cookie, (&runs, &alone))
+            }
+            Body::FetchDigests { nonce, cookie, key, block } if !arrival.multicast => {
+                self.on_fetch_digests(Question { address: from, nonce, key, block }, cookie)
             }
             Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
                 self.on_query(now, from, (nonce, cookie), after)

@@ -20,6 +20,7 @@
 mod commands;
 mod completion;
 mod data;
+mod digests;
 mod heartbeats;
 mod help;
 mod messages;
@@ -46,6 +47,7 @@ use crate::symbols::SymbolSource;
 use crate::timers::timers;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use completion::Completion;
+use digests::Questions;
 use heartbeats::Heartbeats;
 use help::Help;
 use shares::Shares;
@@ -72,6 +74,8 @@ timers! {
         Help,
         /// When to send the blocks that were gathered from FETCHes.
         Fetched,
+        /// When to answer a question about the symbols of a block.
+        Digests,
         /// When to send a heartbeat.
         Heartbeat,
         /// When to review the rate, while data flow.
@@ -96,6 +100,7 @@ struct Waits {
     repairs: bool,
     help: bool,
     fetched: bool,
+    digests: bool,
 }
 
 /// The source's engine.
@@ -110,6 +115,7 @@ pub struct Source<S> {
     authentic: Option<Authentic>,
     help: Help,
     fetched: Fetched,
+    questions: Questions,
     reports: Reports,
     survey: Survey,
     /// Last totals of each child's subtree.
@@ -165,6 +171,7 @@ impl<S: SymbolSource> Source<S> {
             authentic,
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED, config.fetch_credit),
+            questions: Questions::default(),
             reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
@@ -333,6 +340,7 @@ impl<S: SymbolSource> Source<S> {
         timers.put(Timer::Domain, self.domain.next_timeout());
         timers.put(Timer::Help, self.help.next_timeout());
         timers.put(Timer::Fetched, self.fetched.next_timeout());
+        timers.put(Timer::Digests, self.questions.next().filter(|_| !self.waits.digests));
         timers.set(Timer::Heartbeat, self.heartbeats.next());
         if self.config.adaptive_rate && self.busy {
             timers.set(Timer::Review, self.review);
@@ -412,7 +420,8 @@ impl<S: SymbolSource> Engine for Source<S> {
                     self.heartbeats.on_timeout(now);
                     self.check_complete(now);
                 }
-                Timer::Review => {}
+                // It is answered when messages are polled.
+                Timer::Digests | Timer::Review => {}
             }
         }
         self.review_if_due(now);
@@ -473,6 +482,7 @@ impl<S: SymbolSource> Source<S> {
             buf.push_message(bytes);
             return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
         }
+        self.answer_question(now);
         let outlook = self.outlook(now);
         let message = self.outbox.pop_front();
         let message = message.or_else(|| self.tree.poll_message(now, &outlook));

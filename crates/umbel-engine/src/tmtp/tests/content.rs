@@ -79,6 +79,8 @@ pub(super) struct Store {
     pub(super) stored: u64,
     /// Blocks that were not the source's, if that is expected.
     pub(super) wrong: Option<Vec<u32>>,
+    /// Symbols of blocks that were wrong.
+    doubted: BTreeMap<(u32, u32), Vec<u8>>,
 }
 
 impl Store {
@@ -94,6 +96,7 @@ impl SymbolSink for Store {
             return false;
         }
         self.stored += 1;
+        self.doubted.retain(|(sbn, _), _| *sbn != block.sbn);
         let twice = self.symbols.insert((block.sbn, esi), symbol.to_vec());
         assert!(twice.is_none(), "symbol {esi} of block {} was stored twice", block.sbn);
         true
@@ -119,7 +122,9 @@ impl SymbolSink for Store {
             .unwrap();
         if let Some(wrong) = self.wrong.as_mut().filter(|_| data != whole_block(block.sbn, k)) {
             wrong.push(block.sbn);
-            return self.forget(block);
+            self.forget(block);
+            let held = held.into_iter().map(|(esi, symbol)| ((block.sbn, esi), symbol));
+            return self.doubted.extend(held);
         }
         assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
         assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
@@ -129,5 +134,25 @@ impl SymbolSink for Store {
 
     fn forget(&mut self, block: BlockId) {
         self.symbols.retain(|(sbn, _), _| *sbn != block.sbn);
+        self.doubted.retain(|(sbn, _), _| *sbn != block.sbn);
+    }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        let of_block = (block.sbn, 0)..=(block.sbn, 255);
+        let doubted: Vec<_> =
+            self.doubted.range(of_block.clone()).map(|(k, s)| (*k, s.clone())).collect();
+        self.symbols.extend(doubted);
+        self.doubted.retain(|(sbn, _), _| *sbn != block.sbn);
+        let held = self.symbols.range(of_block);
+        let wrong = held.filter(|((_, esi), symbol)| !is_right(*esi, symbol));
+        let wrong: Vec<u32> = wrong.map(|((_, esi), _)| *esi).collect();
+        wrong.iter().for_each(|esi| {
+            self.symbols.remove(&(block.sbn, *esi));
+        });
+        Some(wrong)
     }
 }

@@ -1,6 +1,7 @@
 //! The engines against each other.
 
 mod authentic;
+mod blame;
 mod catch_up;
 mod content;
 mod delivery;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_wire::feed::Recovery;
-use umbel_wire::tmtp::{Body, JoinConfirm, Message, Role};
+use umbel_wire::tmtp::{Body, JoinConfirm, Message, MessageType, Role};
 use umbel_wire::{Channel, Tsi};
 
 use super::content::{Blocks, SYMBOL_LEN, Store};
@@ -85,6 +85,8 @@ pub(super) struct Feed {
     admission: Option<[u8; 32]>,
     /// Whether the source has a list. Hosts are on it by [`secret_of`].
     listed: bool,
+    /// Whether questions about symbols do not come to the source.
+    pub(super) no_questions: bool,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
@@ -120,7 +122,8 @@ impl Protocol for Feed {
         if let Some(forged) = world.forge_confirm.and_then(|forge| forged(payload, forge)) {
             *payload = forged;
         }
-        true
+        let asks = MessageType::of(payload) == Some(MessageType::FetchDigests);
+        !(asks && world.no_questions)
     }
 
     fn state(world: &World) -> String {
@@ -224,6 +227,7 @@ impl World {
             recovery,
             admission,
             listed,
+            no_questions: false,
             forge_confirm: None,
         };
         let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };

@@ -1,0 +1,73 @@
+//! What a receiver does about a wrong block: which of its symbols are to blame is found by the
+//! source's digests, those are dropped, and the rest is kept.
+//!
+//! It stands apart from [`suspects`](super::suspects), which have the digests, since delivery and
+//! recovery are concerned as well.
+
+use umbel_wire::repository::SymbolDigest;
+
+use super::{Manager, Receiver};
+use crate::Instant;
+use crate::symbols::SymbolSink;
+use crate::tmtp::drops::DropReason;
+
+impl<K: SymbolSink> Receiver<K> {
+    /// Asks for the digests of a block that was wrong for the first time, and for its symbols only
+    /// once these are there. Returns `false` if it does not, so that the block comes as a whole.
+    pub(super) fn blame(&mut self, now: Instant, block: u32) -> bool {
+        let first_time = self.recovery.was_wrong_once(block);
+        if !first_time || block < self.floor() || block >= self.delivery.guarantee() {
+            self.suspects.forget(block);
+            return false;
+        }
+        let nonce = self.recovery.draw_nonce();
+        self.suspects.suspect(now, block, nonce)
+    }
+
+    /// Takes digests from the source. Once all of a block are there, keeps what is held of it and
+    /// right, and asks for the rest.
+    ///
+    /// # Errors
+    ///
+    /// If they are not those that were asked for.
+    pub(super) fn on_digests(
+        &mut self,
+        now: Instant,
+        nonce: u64,
+        (symbols, first): (u8, u8),
+        digests: &[SymbolDigest],
+    ) -> Result<(), DropReason> {
+        let block = self.suspects.asked_with(nonce).ok_or(DropReason::NotAsked)?;
+        let known = self.delivery.source_symbols(block);
+        if symbols > self.config.shape.block_symbols || known.is_some_and(|k| k != symbols) {
+            return Err(DropReason::AbsurdBlock);
+        }
+        if !self.suspects.take(block, symbols, first, digests)? {
+            return Ok(());
+        }
+        let manager = self.duty.manager_mut().filter(|manager| manager.keeps(block));
+        let buffer = manager.map(Manager::buffer_mut);
+        let buffer = buffer.or_else(|| self.help.as_mut()?.keeps(block, symbols));
+        let suspects = &self.suspects;
+        let is_right = |esi: u32, symbol: &[u8]| suspects.is_right(block, esi, symbol);
+        self.delivery.keep_right((block, symbols), is_right, buffer);
+        self.ask_for(now, block);
+        Ok(())
+    }
+
+    /// Takes blocks as they come whose digests did not.
+    pub(super) fn give_up_digests(&mut self, now: Instant) {
+        for block in self.suspects.on_timeout(now) {
+            self.delivery.forget(block);
+            self.ask_for(now, block);
+        }
+    }
+
+    /// Asks for a block that was wrong.
+    fn ask_for(&mut self, now: Instant, block: u32) {
+        if block >= self.floor() {
+            self.recovery.reopen(now, block);
+        }
+        self.find_gaps(now);
+    }
+}

@@ -1,0 +1,197 @@
+//! Blocks that were wrong: the digests of their symbols tell which symbols are to blame.
+//!
+//! ```text
+//!   wrong for the first time          digests came
+//! ──────────────────────────▶ asked ───────────────▶ watched ──▶ complete, or wrong again
+//!                               │ no answer for `PATIENCE`, or it has none
+//!                               ▼
+//!                          taken as it comes, until it is wrong again
+//! ```
+//!
+//! While a block is asked for or watched, a symbol is taken only if it is the source's. Answers to
+//! FETCH by unicast are taken anyway: they carry a number that the source alone was told, as the
+//! digests do.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use umbel_wire::repository::{SymbolDigest, SymbolKey};
+use umbel_wire::tmtp::Body;
+
+use crate::Instant;
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::symbol_digests::{digest_of, watched};
+
+/// Longest wait for the digests of a block.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Time after which digests are asked for again, doubled each time.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Time for which nothing is asked after a question was not answered, as blocks wait for answers.
+const SILENCE: Duration = Duration::from_mins(1);
+/// Greatest number of blocks that are asked for and watched: digests of 2 KB each.
+const MOST_BLOCKS: usize = 256;
+/// Number of wrong symbols of a watched block after which it is left to other ways.
+const MOST_BLAMED: u32 = 1024;
+
+/// A block that was wrong.
+#[derive(Debug)]
+struct Suspect {
+    nonce: u64,
+    /// Source symbols, once the source has told.
+    symbols: Option<u8>,
+    /// Digests of the first symbols, as far as they came.
+    digests: Vec<Option<SymbolDigest>>,
+    asked: Option<Asked>,
+    blamed: u32,
+}
+
+/// A question that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    since: Instant,
+    again: Instant,
+    tries: u32,
+}
+
+/// The blocks of a receiver that were wrong.
+#[derive(Debug)]
+pub(super) struct Suspects {
+    key: SymbolKey,
+    fec: bool,
+    blocks: BTreeMap<u32, Suspect>,
+    /// Time before which nothing is asked, since nobody answers.
+    silent_until: Option<Instant>,
+}
+
+impl Suspects {
+    pub(super) fn new(key: SymbolKey, fec: bool) -> Suspects {
+        Suspects { key, fec, blocks: BTreeMap::new(), silent_until: None }
+    }
+
+    /// Asks for the digests of a block. `nonce` is a fresh number. Returns `false` if the block was
+    /// asked for before, if there are too many, or if nobody answers.
+    pub(super) fn suspect(&mut self, now: Instant, block: u32, nonce: u64) -> bool {
+        if self.silent_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        if self.blocks.len() >= MOST_BLOCKS || self.blocks.contains_key(&block) {
+            return false;
+        }
+        let asked = Some(Asked { since: now, again: now, tries: 0 });
+        let suspect = Suspect { nonce, symbols: None, digests: Vec::new(), asked, blamed: 0 };
+        self.blocks.insert(block, suspect);
+        true
+    }
+
+    /// Forgets a block.
+    pub(super) fn forget(&mut self, block: u32) {
+        self.blocks.remove(&block);
+    }
+
+    /// Judges a symbol.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the source's, or if its digest is not there.
+    pub(super) fn judge(&mut self, block: u32, esi: u32, symbol: &[u8]) -> Result<(), DropReason> {
+        let Some(suspect) = self.blocks.get_mut(&block) else { return Ok(()) };
+        let digest = suspect.digest(esi).ok_or(DropReason::Suspect)?;
+        if digest == digest_of(&self.key, block, esi, symbol) {
+            return Ok(());
+        }
+        suspect.blamed += 1;
+        if suspect.blamed >= MOST_BLAMED {
+            self.blocks.remove(&block);
+        }
+        Err(DropReason::ForgedSymbol)
+    }
+
+    /// Returns whether a symbol of a watched block is the source's.
+    pub(super) fn is_right(&self, block: u32, esi: u32, symbol: &[u8]) -> bool {
+        let digest = self.blocks.get(&block).and_then(|suspect| suspect.digest(esi));
+        digest == Some(digest_of(&self.key, block, esi, symbol))
+    }
+
+    /// Asks again at once, with a cookie.
+    pub(super) fn on_cookie(&mut self, now: Instant) {
+        for asked in self.blocks.values_mut().filter_map(|suspect| suspect.asked.as_mut()) {
+            asked.again = now;
+        }
+    }
+
+    /// Returns the block of which digests were asked for with this number, and are waited for.
+    pub(super) fn asked_with(&self, nonce: u64) -> Option<u32> {
+        let asked = |suspect: &Suspect| suspect.nonce == nonce && suspect.asked.is_some();
+        self.blocks.iter().find(|(_, suspect)| asked(suspect)).map(|(&block, _)| block)
+    }
+
+    /// Takes digests of a block's symbols from `first` on. The block has `symbols` source symbols.
+    /// Returns whether all its digests are there.
+    ///
+    /// # Errors
+    ///
+    /// If nobody asked, or if they contradict what came before.
+    pub(super) fn take(
+        &mut self,
+        block: u32,
+        symbols: u8,
+        first: u8,
+        new: &[SymbolDigest],
+    ) -> Result<bool, DropReason> {
+        let suspect = self.blocks.get_mut(&block).ok_or(DropReason::NotAsked)?;
+        if *suspect.symbols.get_or_insert(symbols) != symbols {
+            return Err(DropReason::AbsurdBlock);
+        }
+        suspect.digests.resize(watched(symbols, self.fec) as usize, None);
+        let places = suspect.digests.iter_mut().skip(first.into());
+        for (place, digest) in places.zip(new) {
+            *place = Some(*digest);
+        }
+        if suspect.digests.contains(&None) {
+            return Ok(false);
+        }
+        suspect.asked = None;
+        Ok(true)
+    }
+
+    /// Returns the next question that is due.
+    pub(super) fn poll(&mut self, now: Instant, cookie: u64) -> Option<Body> {
+        let due = |asked: &Asked| asked.again <= now;
+        let (&block, suspect) =
+            self.blocks.iter_mut().find(|(_, suspect)| suspect.asked.as_ref().is_some_and(due))?;
+        let asked = suspect.asked.as_mut()?;
+        asked.again = now + AGAIN.saturating_mul(1 << asked.tries.min(5));
+        asked.tries += 1;
+        Some(Body::FetchDigests { nonce: suspect.nonce, cookie, key: self.key, block })
+    }
+
+    /// Returns when a question is due, or is given up.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let asked = self.blocks.values().filter_map(|suspect| suspect.asked);
+        asked.map(|asked| asked.again.min(asked.since + PATIENCE)).min()
+    }
+
+    /// Gives up questions that were not answered in time. Returns their blocks.
+    pub(super) fn on_timeout(&mut self, now: Instant) -> Vec<u32> {
+        let late = |asked: Asked| now.since(asked.since) >= PATIENCE;
+        let late = |suspect: &Suspect| suspect.asked.is_some_and(late);
+        let given_up: Vec<u32> = self
+            .blocks
+            .iter()
+            .filter(|(_, suspect)| late(suspect))
+            .map(|(&block, _)| block)
+            .collect();
+        if !given_up.is_empty() {
+            self.silent_until = Some(now + SILENCE);
+        }
+        given_up.iter().for_each(|block| self.forget(*block));
+        given_up
+    }
+}
+
+impl Suspect {
+    /// Returns the digest of a symbol, once all digests are there.
+    fn digest(&self, esi: u32) -> Option<SymbolDigest> {
+        self.digests.get(esi as usize).copied().flatten().filter(|_| self.asked.is_none())
+    }
+}

@@ -1,0 +1,155 @@
+//! Wrong symbols: each costs a symbol, since the source's digests tell which they are.
+
+use std::time::Duration;
+
+use umbel_wire::Channel;
+use umbel_wire::small_block::SmallBlockHeader;
+
+use super::content::SYMBOL_LEN;
+use super::delivery::{LONG, complete, joined};
+use super::world::{FEED, Weather, World};
+use crate::Address;
+use crate::testing::seeds;
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand};
+
+/// Source symbols of a block, and blocks.
+const K: u8 = 16;
+const BLOCKS: u8 = 20;
+/// Receivers in each subnet.
+const SUBNETS: [usize; 5] = [1, 1, 1, 2, 3];
+
+fn world(seed: u64, fec: bool) -> World {
+    let mut world = joined(seed, vec![K; BLOCKS.into()], fec, &SUBNETS);
+    world.expect_faults();
+    for reason in [DropReason::Suspect, DropReason::ForgedSymbol] {
+        world.may_drop(reason);
+    }
+    // A forged packet of the data channel tells of blocks that were not sent.
+    world.may_drop(DropReason::AbsurdBlock);
+    for index in world.receivers() {
+        world.receiver(index).sink_mut().wrong = Some(Vec::new());
+    }
+    world
+}
+
+/// Makes a wrong symbol of a block arrive at a receiver, as if it came from its parent, or from the
+/// source on the data channel.
+fn forge(world: &mut World, to: usize, purpose: Purpose, (sbn, esi): (u32, u8)) {
+    let Some((_, parent, _)) = world.receiver(to).tree().parent else { return };
+    let by = match purpose {
+        Purpose::Repair => Channel { source: Some(parent.ip()), ..World::domain_group() },
+        Purpose::First | Purpose::Fetched => World::data_channel(),
+    };
+    let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
+    let header = SmallBlockHeader {
+        tsi: FEED,
+        toi: crate::tmtp::FEED,
+        transmission: purpose.transmission(),
+        index: 0,
+        sbn,
+        block_symbols: K,
+        esi,
+    };
+    header.emit(&mut packet).unwrap();
+    world.give(to, Address::Channel(by), &packet);
+}
+
+/// Says which blocks were wrong, as the applications do. Returns their number.
+fn report_wrong(world: &mut World) -> usize {
+    let mut reported = 0;
+    for index in world.receivers() {
+        let wrong = std::mem::take(world.receiver(index).sink_mut().wrong.as_mut().unwrap());
+        for block in wrong {
+            reported += 1;
+            world.command(index, ReceiverCommand::RestoreFailed { block });
+        }
+    }
+    reported
+}
+
+/// Runs the world until every receiver has every block. Returns the number of blocks that were
+/// wrong.
+fn run(world: &mut World) -> usize {
+    let mut wrong = 0;
+    for _ in 0..LONG.as_millis() / 5 {
+        wrong += report_wrong(world);
+        if world.everyone_has_all() {
+            return wrong;
+        }
+        world.run_for(Duration::from_millis(5));
+    }
+    panic!("blocks are missing: {:?}", world.receiver(1).progress());
+}
+
+/// Sends all blocks, one at a time, with one wrong symbol of each for each receiver. Returns the
+/// number of blocks that were wrong.
+fn send_with_a_wrong_symbol_of_each(world: &mut World) -> usize {
+    let mut wrong = 0;
+    for block in 0..BLOCKS {
+        for index in world.receivers() {
+            forge(world, index, Purpose::Repair, (block.into(), block % K));
+        }
+        world.extend(block.into()..usize::from(block) + 1);
+        for _ in 0..20 {
+            world.run_for(Duration::from_millis(5));
+            wrong += report_wrong(world);
+        }
+    }
+    wrong + run(world)
+}
+
+/// Returns how many symbols all receivers have stored.
+fn stored(world: &mut World) -> u64 {
+    world.receivers().map(|index| world.receiver(index).sink_mut().stored).sum()
+}
+
+/// Returns how many symbols all receivers need.
+fn needed(world: &mut World) -> u64 {
+    world.receivers().len() as u64 * u64::from(BLOCKS) * u64::from(K)
+}
+
+#[test]
+fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
+    for fec in [true, false] {
+        let mut world = world(3, fec);
+        let wrong = send_with_a_wrong_symbol_of_each(&mut world);
+        assert_eq!(wrong, usize::from(BLOCKS) * world.receivers().len(), "each block once");
+        for index in world.receivers() {
+            let stats = world.receiver(index).stats();
+            assert_eq!(stats.fetched_received, 0, "{stats:?}");
+        }
+        assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64, "fec {fec}");
+    }
+}
+
+#[test]
+fn blocks_come_as_a_whole_where_nobody_answers_questions_about_symbols() {
+    let mut world = world(4, true);
+    world.no_questions = true;
+    let wrong = send_with_a_wrong_symbol_of_each(&mut world);
+    assert!(wrong >= usize::from(BLOCKS), "{wrong}");
+    assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64 * u64::from(K));
+}
+
+#[test]
+fn whatever_is_forged_and_lost_every_block_is_the_sources() {
+    for seed in seeds(8) {
+        let mut world = world(seed, seed % 2 == 0);
+        world.set_weather(Weather::loss(0.1));
+        world.extend_all();
+        for _ in 0..60 {
+            for index in world.receivers() {
+                let known = world.receiver(index).progress().1;
+                let block = world.below(u64::from(known) + 1) as u32;
+                let esi = world.below(40) as u8;
+                let way = [Purpose::Repair, Purpose::First, Purpose::Fetched];
+                let way = way[world.below(3) as usize];
+                forge(&mut world, index, way, (block, esi));
+            }
+            world.run_for(Duration::from_millis(5));
+            report_wrong(&mut world);
+        }
+        run(&mut world);
+        world.run_until(LONG, complete);
+    }
+}
