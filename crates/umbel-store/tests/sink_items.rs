@@ -4,7 +4,7 @@ mod sink_support;
 
 use std::os::unix::fs::PermissionsExt;
 
-use sink_support::{Client, Served, StoreBlock};
+use sink_support::{Client, K, SYMBOL_LEN, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{Held, SinkEvent, SinkOptions};
 use umbel_wire::Scheme;
@@ -181,6 +181,61 @@ fn once_the_digests_of_blocks_are_known_a_wrong_symbol_costs_its_block_alone() {
         assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
         let restored = |event: &SinkEvent| matches!(event, SinkEvent::BlockRestored { .. });
         client.wait(restored);
+    }
+    client.wait_done(&served);
+}
+
+#[test]
+fn of_a_wrong_block_what_is_right_is_kept() {
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add(&served);
+    // The digests of the blocks are known.
+    client.sink.check_blocks(served.info.toi, served.block_digests());
+    for sbn in 0..served.partition.blocks() {
+        let (block, k) = (served.block(sbn), served.partition.block_symbols(sbn));
+        // The last source symbol is lost. One other is wrong, and so is the repair symbol.
+        for esi in (0..k - 1).chain([k + 3]) {
+            let mut symbol = served.symbol(sbn, esi);
+            symbol[0] ^= u8::from(esi == sbn % 7 || esi == k + 3);
+            assert!(client.sink.store(block, esi, &symbol));
+        }
+        client.sink.restore(block);
+        let event = client.wait(|event| !matches!(event, SinkEvent::Progress { .. }));
+        let SinkEvent::BlocksDropped { blocks, .. } = event else { panic!("{event:?}") };
+        assert_eq!(blocks, [sbn]);
+        let is_right = |esi, symbol: &[u8]| symbol == served.symbol(sbn, esi);
+        assert_eq!(client.sink.retain(block, &is_right), Some(vec![sbn % 7, k + 3]));
+        for esi in [sbn % 7, k + 1] {
+            assert!(client.sink.store(block, esi, &served.symbol(sbn, esi)));
+        }
+        client.sink.restore(block);
+        client.wait(|event| matches!(event, SinkEvent::BlockRestored { .. }));
+    }
+    client.wait_done(&served);
+}
+
+#[test]
+fn symbols_of_a_wrong_block_that_nobody_asks_for_make_room() {
+    // Room for three blocks.
+    let memory = 3 * usize::from(K) * usize::from(SYMBOL_LEN);
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::with(SinkOptions { memory, ..SinkOptions::default() });
+    client.add(&served);
+    client.sink.check_blocks(served.info.toi, served.block_digests());
+    for sbn in 0..served.partition.blocks() {
+        for _ in 0..10 {
+            let mut wrong = served.block_bytes(sbn).to_vec();
+            wrong[0] ^= 1;
+            // The first refusal makes room.
+            let block = served.block(sbn);
+            while !client.sink.store_block(block, &wrong) {}
+            client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+        }
+    }
+    for sbn in 0..served.partition.blocks() {
+        while !client.sink.store_block(served.block(sbn), served.block_bytes(sbn)) {}
+        client.wait(|event| matches!(event, SinkEvent::BlockRestored { .. }));
     }
     client.wait_done(&served);
 }

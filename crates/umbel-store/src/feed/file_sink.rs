@@ -315,6 +315,25 @@ impl SymbolSink for Files {
         let Pending { symbols, bytes, .. } = &mut self.pending;
         symbols.retain(|(number, _, _)| *number != block.sbn);
         *bytes = symbols.iter().map(|(_, _, symbol)| symbol.len()).sum();
+        if self.unsealer.is_none()
+            && let Some(id) = self.locate(block.sbn)
+        {
+            self.disk.forget(id);
+        }
+    }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        if self.unsealer.is_none()
+            && let Some(id) = self.locate(block.sbn)
+        {
+            return self.disk.retain(id, is_right);
+        }
+        self.forget(block);
+        None
     }
 }
 
@@ -341,6 +360,14 @@ impl SymbolSink for FileSink {
 
     fn forget(&mut self, block: BlockId) {
         self.files().forget(block);
+    }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        self.files().retain(block, is_right)
     }
 }
 

@@ -128,6 +128,17 @@ impl SymbolSink for FeedSink {
             FeedSink::Pipe(pipe) => pipe.forget(block),
         }
     }
+
+    fn retain(
+        &mut self,
+        block: BlockId,
+        is_right: &dyn Fn(u32, &[u8]) -> bool,
+    ) -> Option<Vec<u32>> {
+        match self {
+            FeedSink::Files(files) => files.retain(block, is_right),
+            FeedSink::Pipe(pipe) => pipe.retain(block, is_right),
+        }
+    }
 }
 
 /// Returns an encoding symbol of a block in memory that is padded with zeros to `k` symbols. `len`

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
     Known,
     /// The block is restored now.
     Restored,
-    /// The symbols restored another block than its digest says. They are dropped.
+    /// The symbols restored another block than its digest says. Those on the disk are dropped.
     Wrong,
     /// The held symbols do not restore the block. These symbols are held.
     NotEnough(HeldBlock),
@@ -106,7 +106,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Restores the block from the given symbols and those on the disk.
+    /// Restores the block from the given symbols and those on the disk. If the block is wrong, the
+    /// buffer has the symbols from which it was restored.
     pub(super) fn restore(
         &mut self,
         sbn: u32,
@@ -119,6 +120,7 @@ impl Assembler {
         if was_on_disk {
             self.part.load_symbols(sbn, block)?;
         }
+        let received = block.source.clone();
         match self.decode(sbn, block) {
             Ok(()) => {}
             Err(FecError::NotEnough { .. }) => {
@@ -137,6 +139,7 @@ impl Assembler {
             if was_on_disk && self.part.has_symbols(sbn) {
                 self.part.drop_block(sbn)?;
             }
+            block.source = received;
             return Ok(Outcome::Wrong);
         }
         let small = range.end <= SMALL_LEN;

@@ -1,8 +1,8 @@
 //! The open blocks, which are being received, in bounded memory.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender};
 use umbel_engine::symbols::BlockId;
@@ -10,6 +10,9 @@ use umbel_fec::SymbolSet;
 
 use super::item::Item;
 use super::part::BlockBuffer;
+
+/// Greatest number of wrong blocks of which symbols are held.
+const MOST_DOUBTED: usize = 64;
 
 /// Memory budget of open blocks and of those on their way to the disk.
 #[derive(Debug)]
@@ -83,12 +86,50 @@ impl Filled {
     }
 }
 
+/// A block of which symbols are held in memory.
 #[derive(Debug)]
-struct Open {
+pub(super) struct Open {
     id: BlockId,
     item: Arc<Item>,
     filled: Filled,
     touched: u64,
+}
+
+/// Symbols of blocks that were wrong, until it is known which of them are to blame. They keep their
+/// part of the budget. The oldest go when there are too many. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doubted(Arc<Mutex<VecDeque<Open>>>);
+
+impl Doubted {
+    fn blocks(&self) -> MutexGuard<'_, VecDeque<Open>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the symbols of a block.
+    pub(super) fn put(&self, block: Open) {
+        let mut blocks = self.blocks();
+        if blocks.len() >= MOST_DOUBTED
+            && let Some(oldest) = blocks.pop_front()
+        {
+            oldest.filled.recycle();
+        }
+        blocks.push_back(block);
+    }
+
+    fn take(&self, id: BlockId) -> Option<Open> {
+        let mut blocks = self.blocks();
+        let place = blocks.iter().position(|block| block.id == id)?;
+        blocks.remove(place)
+    }
+
+    /// Drops the symbols of blocks for which `of` is true, or of the oldest block.
+    fn forget(&self, of: impl Fn(BlockId) -> bool) {
+        self.blocks().retain(|block| !of(block.id));
+    }
+
+    fn forget_oldest(&self) {
+        self.blocks().pop_front();
+    }
 }
 
 /// The blocks in which symbols are stored now.
@@ -98,6 +139,7 @@ pub(super) struct OpenBlocks {
     /// look-up in the map.
     current: Option<Open>,
     others: HashMap<BlockId, Open>,
+    doubted: Doubted,
     budget: Arc<Budget>,
     clock: u64,
     pool: Sender<Vec<u8>>,
@@ -116,9 +158,10 @@ pub(super) enum Stored {
 }
 
 impl OpenBlocks {
-    pub(super) fn new(budget: Arc<Budget>) -> OpenBlocks {
+    pub(super) fn new(budget: Arc<Budget>, doubted: Doubted) -> OpenBlocks {
         let (pool, free) = crossbeam_channel::unbounded();
-        OpenBlocks { current: None, others: HashMap::new(), budget, clock: 0, pool, free }
+        let others = HashMap::new();
+        OpenBlocks { current: None, others, doubted, budget, clock: 0, pool, free }
     }
 
     /// Stores a symbol. Calls `item` for the block's item if the block is not open yet.
@@ -133,8 +176,12 @@ impl OpenBlocks {
             let Some(item) = item().filter(|item| fits(item, id.sbn, esi, symbol)) else {
                 return Stored::Unfit;
             };
-            let Some(filled) = self.empty(item, id.sbn) else { return Stored::NoRoom };
-            self.make_current(Open { id, item: item.clone(), filled, touched: 0 });
+            self.doubted.forget(|block| block == id);
+            let Some(filled) = self.empty(item, id.sbn) else {
+                self.doubted.forget_oldest();
+                return Stored::NoRoom;
+            };
+            self.make_current(Open::new(id, item.clone(), filled));
         }
         self.clock += 1;
         let Some(open) = &mut self.current else { return Stored::NoRoom };
@@ -174,12 +221,22 @@ impl OpenBlocks {
         self.find(id).and_then(|open| open.symbol(esi)).is_some_and(|held| held != symbol)
     }
 
-    /// Drops the symbols of an open block that are not right, and returns their numbers.
+    /// Drops the symbols of wrong blocks for which `of` is true.
+    pub(super) fn forget_doubted(&self, of: impl Fn(BlockId) -> bool) {
+        self.doubted.forget(of);
+    }
+
+    /// Drops the symbols of an open block, or of one that was wrong, that are not right. Returns
+    /// their numbers. The block is open then.
     pub(super) fn retain(
         &mut self,
         id: BlockId,
         is_right: &dyn Fn(u32, &[u8]) -> bool,
     ) -> Option<Vec<u32>> {
+        if self.find(id).is_none() {
+            let open = self.doubted.take(id)?;
+            self.others.insert(id, open);
+        }
         let current = self.current.as_mut().filter(|open| open.id == id);
         let open = current.or_else(|| self.others.get_mut(&id))?;
         Some(open.retain(is_right))
@@ -233,6 +290,10 @@ impl OpenBlocks {
 }
 
 impl Open {
+    pub(super) fn new(id: BlockId, item: Arc<Item>, filled: Filled) -> Open {
+        Open { id, item, filled, touched: 0 }
+    }
+
     fn store(&mut self, esi: u32, symbol: &[u8]) -> Stored {
         let (item, sbn) = (&self.item, self.id.sbn);
         if item.is_closed() || !fits(item, sbn, esi, symbol) {

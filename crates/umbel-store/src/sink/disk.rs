@@ -11,7 +11,7 @@ use umbel_engine::symbols::BlockId;
 use umbel_wire::{Digest, Toi};
 
 use super::assembler::{Assembler, Outcome, Phase};
-use super::buffers::Filled;
+use super::buffers::{Doubted, Filled, Open};
 use super::errors::SinkError;
 use super::finish::{Finish, SYNC_ALL_FROM, SyncTask, Verification};
 use super::item::{Item, Shelf};
@@ -60,6 +60,8 @@ pub(super) struct Disk {
     pub(super) on_event: EventHandler,
     pub(super) helpers: Vec<JoinHandle<()>>,
     pub(super) items: HashMap<Toi, Assembler>,
+    /// Symbols of blocks that were wrong.
+    pub(super) doubted: Doubted,
     /// Items with open files, in the order of opening.
     pub(super) open: VecDeque<Toi>,
     pub(super) progress_at: Instant,
@@ -122,7 +124,12 @@ impl Disk {
         let result = self.items.get_mut(&block.toi).map(|assembler| {
             if let Some(mut filled) = filled {
                 let result = assembler.restore(block.sbn, &mut filled.buffer);
-                filled.recycle();
+                match result {
+                    Ok(Outcome::Wrong) => {
+                        self.doubted.put(Open::new(block, assembler.item.clone(), filled));
+                    }
+                    _ => filled.recycle(),
+                }
                 result
             } else {
                 let mut buffer = BlockBuffer::empty(&assembler.item.partition, block.sbn);

@@ -59,7 +59,7 @@ pub use item::Prepared;
 pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
 
-use buffers::{Budget, OpenBlocks, Stored};
+use buffers::{Budget, Doubted, OpenBlocks, Stored};
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
@@ -250,9 +250,11 @@ impl DiskSink {
             reserved: AtomicU64::new(0),
         });
         let closing = Arc::new(AtomicBool::new(false));
-        let (jobs, disk) = start(&shelf, options, &closing, Arc::new(on_event))
+        let doubted = Doubted::default();
+        let parts = (&closing, doubted.clone());
+        let (jobs, disk) = start(&shelf, options, parts, Arc::new(on_event))
             .map_err(SinkError::io("start threads for", directory))?;
-        let blocks = OpenBlocks::new(Budget::new(options.memory));
+        let blocks = OpenBlocks::new(Budget::new(options.memory), doubted);
         let open = Open { items: HashMap::new(), tidy_at: TIDY_FROM, blocks };
         let shared = Shared {
             open: Mutex::new(open),
@@ -308,6 +310,7 @@ impl DiskSink {
         for block in open.blocks.ids(|block| block.toi == toi) {
             self.shared.rest(&mut open, block);
         }
+        open.blocks.forget_doubted(|block| block.toi == toi);
         if let Some(item) = open.items.remove(&toi) {
             item.closed.store(true, Ordering::Release);
             self.shared.preparer.shelf.names().release(&item.name, &item.place.relative);
@@ -393,9 +396,12 @@ impl SymbolSink for DiskSink {
     }
 
     fn forget(&mut self, block: BlockId) {
-        if let Some(filled) = self.shared.open().blocks.take(block) {
+        let mut open = self.shared.open();
+        if let Some(filled) = open.blocks.take(block) {
             filled.recycle();
         }
+        open.blocks.forget_doubted(|id| id == block);
+        drop(open);
         self.shared.send(Job::Forget(block));
     }
 
@@ -434,7 +440,7 @@ impl fmt::Debug for DiskSink {
 fn start(
     shelf: &Arc<Shelf>,
     options: SinkOptions,
-    closing: &Arc<AtomicBool>,
+    (closing, doubted): (&Arc<AtomicBool>, Doubted),
     on_event: EventHandler,
 ) -> std::io::Result<(Sender<Job>, JoinHandle<()>)> {
     let (jobs, inbox) = crossbeam_channel::unbounded();
@@ -467,6 +473,7 @@ fn start(
         on_event,
         helpers,
         items: HashMap::new(),
+        doubted,
         open: VecDeque::new(),
         progress_at: Instant::now(),
     };
