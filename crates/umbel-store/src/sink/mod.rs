@@ -59,7 +59,7 @@ pub use item::Prepared;
 pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
 
-use buffers::{Budget, OpenBlocks, Stored};
+use buffers::{Budget, Doubted, OpenBlocks, Stored};
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
 use item::{Item, Shelf};

@@ -239,9 +239,7 @@ impl Body {
                 frame.number(NONCE, *nonce);
                 frame.field(DIGESTS, |out| {
                     out.extend_from_slice(&[*symbols, *first]);
-                    for digest in digests {
-                        out.extend_from_slice(&digest.0);
-                    }
+                    digests.iter().for_each(|digest| out.extend_from_slice(&digest.0));
                 });
             }
             Body::Report(report) => report.put(frame),

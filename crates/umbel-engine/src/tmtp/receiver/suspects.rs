@@ -184,9 +184,7 @@ impl Suspects {
         if !given_up.is_empty() {
             self.silent_until = Some(now + SILENCE);
         }
-        for &block in &given_up {
-            self.forget(block);
-        }
+        given_up.iter().for_each(|block| self.forget(*block));
         given_up
     }
 }
