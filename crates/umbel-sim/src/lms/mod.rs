@@ -149,7 +149,9 @@ pub fn kind(payload: &[u8]) -> Kind {
 
 /// Returns the content of a unit, by which a receiver checks that it received the right one.
 pub fn content(sequence: u64, len: usize) -> Bytes {
-    sequence.to_be_bytes().into_iter().cycle().take(len).collect()
+    let mut bytes = sequence.to_be_bytes().repeat(len.div_ceil(8));
+    bytes.truncate(len);
+    bytes.into()
 }
 
 impl Source {
