@@ -239,7 +239,9 @@ impl Body {
                 frame.number(NONCE, *nonce);
                 frame.field(DIGESTS, |out| {
                     out.extend_from_slice(&[*symbols, *first]);
-                    digests.iter().for_each(|digest| out.extend_from_slice(&digest.0));
+                    for digest in digests {
+                        out.extend_from_slice(&digest.0);
+                    }
                 });
             }
             Body::Report(report) => report.put(frame),

@@ -184,7 +184,9 @@ impl Suspects {
         if !given_up.is_empty() {
             self.silent_until = Some(now + SILENCE);
         }
-        given_up.iter().for_each(|block| self.forget(*block));
+        for &block in &given_up {
+            self.forget(block);
+        }
         given_up
     }
 }

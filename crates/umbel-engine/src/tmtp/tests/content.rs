@@ -150,9 +150,9 @@ impl SymbolSink for Store {
         let held = self.symbols.range(of_block);
         let wrong = held.filter(|((_, esi), symbol)| !is_right(*esi, symbol));
         let wrong: Vec<u32> = wrong.map(|((_, esi), _)| *esi).collect();
-        wrong.iter().for_each(|esi| {
-            self.symbols.remove(&(block.sbn, *esi));
-        });
+        for &esi in &wrong {
+            self.symbols.remove(&(block.sbn, esi));
+        }
         Some(wrong)
     }
 }
