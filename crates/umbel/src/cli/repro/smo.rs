@@ -14,7 +14,8 @@ pub(super) struct SmoArgs {
     common: Common,
     /// Only this part: figure 5 (throughput) or 7 (lost frames), acks (ACKs against receivers),
     /// loss (400 of 1,000 receivers lose 2 %), relay (two levels) or beyond (bursts, competing TCP
-    /// connections, late receivers, one that stalls, 10,000 receivers); may be given several times
+    /// connections, late receivers, one that stalls, crowds of up to 100,000); may be given several
+    /// times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }
