@@ -49,6 +49,8 @@ const MAX_CONTROL: usize = 8192;
 /// Part of the half-open connections for which answers may wait when a SYN is taken. A connection
 /// whose answer waits behind them is still open for three times as many SYNs when it has left.
 const BACKLOG_SHARE: usize = 4;
+/// Answers that may wait in any case, if there is room for as many half-open connections.
+const LEAST_BACKLOG: usize = 8;
 
 /// A TCP server whose connections share multicast streams. The state machine is drawn in the
 /// [module](super).
@@ -255,7 +257,9 @@ impl Source {
     /// Returns whether so many answers wait that no SYN is taken, as a kernel drops those beyond its
     /// backlog. Answers would leave too late, and connections give way before they have.
     fn has_backlog(&self) -> bool {
-        self.control.len() >= (self.config.half_open / BACKLOG_SHARE).clamp(1, MAX_CONTROL)
+        let half_open = self.config.half_open;
+        let backlog = (half_open / BACKLOG_SHARE).max(half_open.min(LEAST_BACKLOG));
+        self.control.len() >= backlog.clamp(1, MAX_CONTROL)
     }
 
     /// Does what follows from a change of a child: timers, retransmissions, its standing in its

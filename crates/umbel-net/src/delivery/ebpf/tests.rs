@@ -100,9 +100,14 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         0..10_usize,
     )
         .prop_map(|(to_group, ports, ahead, flags, membership, payload, damage, padding)| {
+            let (source, destination) = ports;
+            // The rules believe in a connection that is enrolled. The kernel knows that there is
+            // none from another port. So no such port is drawn for both kinds of frames.
+            let is_right = source == PORT;
+            let source = if is_right { PORT } else { source & !1 | u16::from(to_group) };
             Drawn {
                 to_group,
-                ports: ports.into(),
+                ports: [source, destination],
                 ahead,
                 // No RST, no SYN, and no FIN that the connection has acknowledged: the rules
                 // conclude from them what the kernel knows.
