@@ -179,11 +179,15 @@ impl Runs<'_> {
         };
         let points = (0..self.study.points()).filter_map(relative);
         let (share, point) = points.max_by(|a, b| a.0.total_cmp(&b.0))?;
-        let at = match self.study.label(point) {
+        Some(format!("± {:.1} %{}", share * 100.0, self.at(point)))
+    }
+
+    /// Returns which point this is, in brackets behind a blank. Empty without a sweep.
+    pub fn at(&self, point: usize) -> String {
+        match self.study.label(point) {
             label if label.is_empty() => String::new(),
             label => format!(" ({label})"),
-        };
-        Some(format!("± {:.1} %{at}", share * 100.0))
+        }
     }
 
     /// Returns the number of points, without the first, with each conclusion on their difference

@@ -108,10 +108,8 @@ impl Doubted {
     /// Keeps the symbols of a block.
     pub(super) fn put(&self, block: Open) {
         let mut blocks = self.blocks();
-        if blocks.len() >= MOST_DOUBTED
-            && let Some(oldest) = blocks.pop_front()
-        {
-            oldest.filled.recycle();
+        if blocks.len() >= MOST_DOUBTED {
+            blocks.pop_front();
         }
         blocks.push_back(block);
     }

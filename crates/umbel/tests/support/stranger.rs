@@ -201,6 +201,7 @@ impl Stranger {
         let mut voice =
             Voice { mark, socket, forger, neighbours, source_id: None, epoch: 0, sent: 0 };
         let (started, under_way) = std::sync::mpsc::channel();
+        let mut started = Some(started);
         let thread = std::thread::spawn(move || {
             let mut turns = 0;
             while !stop.load(Ordering::Acquire) {
@@ -214,8 +215,8 @@ impl Stranger {
                 }
                 attack(&mut voice, &heard);
                 turns += 1;
-                if voice.sent >= HEAD_START.0 || turns >= HEAD_START.1 {
-                    // Nobody waits for it any more but the first time.
+                let is_under_way = voice.sent >= HEAD_START.0 || turns >= HEAD_START.1;
+                if let Some(started) = started.take_if(|_| is_under_way) {
                     let _ = started.send(());
                 }
                 std::thread::sleep(TURN);

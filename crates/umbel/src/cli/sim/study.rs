@@ -123,10 +123,7 @@ fn table(runs: &Runs<'_>, seeds: usize) -> String {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
     }
-    let first = match study.label(0) {
-        label if label.is_empty() => String::new(),
-        label => format!(" ({label})"),
-    };
+    let first = runs.at(0);
     for measure in shown {
         if let (Some(said), Some(widest)) = (runs.conclusions(measure), runs.widest(measure)) {
             let _ = writeln!(
