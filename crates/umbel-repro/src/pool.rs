@@ -84,6 +84,12 @@ impl Pool {
         Pool { archive: Some(archive), ..self }
     }
 
+    /// Returns a pool of one thread with the same archive.
+    #[must_use]
+    pub fn one_by_one(&self) -> Pool {
+        Pool { threads: 1, archive: self.archive.clone() }
+    }
+
     /// Runs the experiments.
     pub fn run_all<E: Experiment>(&self, runs: &Runs<E>, progress: &dyn Progress) -> Outcomes<E> {
         let all = runs.iter().flat_map(|(experiment, &seeds)| {

@@ -5,17 +5,20 @@
 //! - `figures.rs`: Figures 5 and 7; `verdicts.rs`: the claims of the text; `notes.rs`: choices and
 //!   findings.
 //! - `sections.rs`: ACKs, losses and relays [SMO §V-A, §V-B, §V-D]; `beyond.rs`: what the paper
-//!   does not have.
+//!   does not have; [`kernel`]: real servers with sockets of the kernel.
 
 mod beyond;
 mod figures;
+pub mod kernel;
 mod notes;
 pub mod scenario;
 mod sections;
 mod verdicts;
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use self::kernel::{Laboratory, Sessions};
 use self::scenario::Scenario;
 use crate::certainty::judged;
 use crate::output::{self, Figure, Report};
@@ -33,6 +36,8 @@ pub enum Other {
     Relay,
     /// Bursts, fairness, late receivers, one that stalls, and many more receivers.
     Beyond,
+    /// The paper's sessions with sockets of the kernel: minutes, and other numbers on each machine.
+    Lab,
 }
 
 impl Extra for Other {
@@ -43,7 +48,9 @@ impl Extra for Other {
         (Other::Loss, "loss"),
         (Other::Relay, "relay"),
         (Other::Beyond, "beyond"),
+        (Other::Lab, "lab"),
     ];
+    const COSTLY: &'static [Other] = &[Other::Lab];
 }
 
 /// A part of the report that can be requested alone.
@@ -60,12 +67,20 @@ pub struct Options {
     pub length_percent: u32,
     /// Threads, and the archive of runs.
     pub pool: Pool,
+    /// Place where sessions with sockets of the kernel run. Without it that part is left out.
+    pub laboratory: Option<Arc<dyn Laboratory>>,
 }
 
 impl Default for Options {
     /// Returns five runs, all parts, the usual length, and all cores.
     fn default() -> Options {
-        Options { seeds: 5, parts: Parts::default(), length_percent: 100, pool: Pool::default() }
+        Options {
+            seeds: 5,
+            parts: Parts::default(),
+            length_percent: 100,
+            pool: Pool::default(),
+            laboratory: None,
+        }
     }
 }
 
@@ -91,13 +106,15 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         .into_iter()
         .map(|(scenario, seeds)| (scenario.shortened(options.length_percent), seeds))
         .collect();
-    progress.expect(work(&runs));
+    let lab = options.laboratory.as_ref().filter(|_| parts.has_extra(Other::Lab));
+    let sessions = lab.map(|lab| Sessions::new(lab, options.seeds));
+    progress.expect(work(&runs) + sessions.as_ref().map_or(0, Sessions::work));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |results: &figures::Results<'_>| -> Vec<Figure> {
         parts.figures().into_iter().map(|number| figures::figure(number, results)).collect()
     };
     let percent = options.length_percent;
-    let rows = judged(&mut outcomes, |outcomes| {
+    let mut rows = judged(&mut outcomes, |outcomes| {
         let results = figures::Results { outcomes, percent };
         let mut rows = verdicts::rows(&figures(&results), &results);
         rows.extend(extras.iter().flat_map(|extra| verdicts::section(*extra, &results)));
@@ -113,6 +130,11 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         extras.into_iter().map(|extra| sections::section(extra, &results)).collect();
     if has_beyond {
         sections.extend(beyond::sections(&results));
+    }
+    if let Some(sessions) = sessions {
+        let (more, section) = sessions.run(&options.pool, progress);
+        rows.extend(more);
+        sections.push(section);
     }
     Report {
         paper: "smo",
@@ -150,6 +172,7 @@ mod tests {
             parts: [Part::Figure(5)].into(),
             length_percent: 1,
             pool: Pool::of(threads),
+            laboratory: None,
         };
         let report = run(&options(1), &());
         assert_eq!(report.figures.len(), 1);

@@ -14,7 +14,7 @@ use crate::bounds::up_to;
 use crate::output::{Figure, FigureId, Row};
 
 /// Everybody has everything, in percent.
-const ALL: (f64, f64) = (100.0, 100.0);
+pub(super) const ALL: (f64, f64) = (100.0, 100.0);
 
 /// Returns the rows of the table about these figures.
 pub(super) fn rows(figures: &[Figure], results: &Results<'_>) -> Vec<Row> {
@@ -27,7 +27,7 @@ pub(super) fn rows(figures: &[Figure], results: &Results<'_>) -> Vec<Row> {
 }
 
 /// Returns bounds from `low` on.
-fn over(low: f64) -> (f64, f64) {
+pub(super) fn over(low: f64) -> (f64, f64) {
     (low, f64::INFINITY)
 }
 
@@ -134,7 +134,7 @@ pub(super) fn section(part: Other, results: &Results<'_>) -> Vec<Row> {
                 Row::new("relay", "receivers that have the file", "all", (whole, "%"), ALL),
             ]
         }
-        Other::Beyond => Vec::new(),
+        Other::Beyond | Other::Lab => Vec::new(),
     }
 }
 

@@ -36,6 +36,7 @@ use super::output::{Meter, Output};
   umbel repro lms --out out/ --figure sensitivity    which numbers hinge on chosen values
   umbel repro rlm --out out/ --figure 8              a receiver that finds its level
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
+  umbel repro smo --out out/ --figure lab            the same with the sockets of this kernel
   umbel repro all --out out/                         all five, in folders; open out/index.html
   umbel repro all --out out/ --resume                go on after it was killed, or with more --seeds
   umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
@@ -111,7 +112,7 @@ impl Common {
 }
 
 /// Files of runs, without `.csv`.
-const KINDS: [&str; 3] = ["runs", "beyond-runs", "sensitivity-runs"];
+const KINDS: [&str; 4] = ["runs", "beyond-runs", "sensitivity-runs", "lab-runs"];
 
 #[derive(Debug, clap::Args)]
 struct RepositoryArgs {

@@ -14,7 +14,7 @@ mod check;
 mod loopback;
 mod namespaces;
 mod plan;
-mod process;
+pub(crate) mod process;
 mod repository;
 
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A running command. Dropping it kills it.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     reader: Option<JoinHandle<()>>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Process {
 impl Process {
     /// Starts the command. Calls `hear` with each JSON object that it prints, and with `None` at
     /// its end.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut command: Command,
         mut hear: impl FnMut(Option<Value>) + Send + 'static,
     ) -> std::io::Result<Process> {
@@ -44,7 +44,7 @@ impl Process {
     }
 
     /// Interrupts the command, as Ctrl-C does, and waits until it has ended.
-    pub(super) fn interrupt(mut self) -> std::io::Result<()> {
+    pub(crate) fn interrupt(mut self) -> std::io::Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         self.child.wait()?;
         Ok(())
