@@ -80,6 +80,12 @@ impl SmallBlockHeader {
         out[26..28].copy_from_slice(&u16::from(self.esi).to_be_bytes());
         Ok(need)
     }
+
+    /// Returns whether a packet begins with the flags that Umbel emits, so that the fields of its
+    /// LCT header are where it puts them, and is of this scheme.
+    pub(crate) fn is_of_fixed_layout(packet: &[u8]) -> bool {
+        packet.starts_with(&FIRST_HALF.to_be_bytes()) && packet.get(3) == Some(&ENCODING_ID)
+    }
 }
 
 impl<'a> SmallBlockPacket<'a> {

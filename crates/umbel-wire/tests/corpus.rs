@@ -26,6 +26,11 @@ fn the_corpus_of_sealed_packet_replays() {
 }
 
 #[test]
+fn the_corpus_of_stream_packet_replays() {
+    replay("stream_packet", checks::stream_packet);
+}
+
+#[test]
 fn the_corpus_of_client_message_replays() {
     replay("client_message", checks::client_message);
 }

@@ -15,6 +15,8 @@ mod support;
 mod repositories;
 #[path = "attacks/smo.rs"]
 mod smo;
+#[path = "attacks/streams.rs"]
+mod streams;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

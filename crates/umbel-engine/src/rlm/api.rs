@@ -235,6 +235,11 @@ pub struct ReceiverStats {
     pub late: u64,
     /// Units restored from repairs.
     pub restored: u64,
+    /// Packets dropped since the source had not signed them, though it signs.
+    pub forged: u64,
+    /// Packets dropped without a look, since more wrong signatures came than are verified. The
+    /// source's may be among them.
+    pub unchecked: u64,
     /// Join-experiments begun.
     pub experiments: u64,
     /// Of these, those that failed.

@@ -23,4 +23,10 @@ drop_reasons! {
     OverLimit,
     /// It contradicts what is known of its block or object.
     Contradiction,
+    /// It has no signature, and the source signs.
+    Unsigned,
+    /// Its signature is wrong.
+    Forged,
+    /// More packets with wrong signatures came than are checked.
+    Unchecked,
 }

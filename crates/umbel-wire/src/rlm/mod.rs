@@ -2,6 +2,7 @@
 //!
 //! - [`Message`]: what receivers tell each other in the control group.
 //! - [`ObjectHead`]: what stands at the head of an object of a simulcast layer.
+//! - [`signed`]: how the source signs each packet.
 //!
 //! The packets of layers are data packets of the Small Block Systematic scheme
 //! ([`small_block`](crate::small_block)), with these fields:
@@ -20,9 +21,11 @@ use crate::Channel;
 
 mod message;
 mod object;
+pub mod signed;
 
 pub use message::{Loss, Message, MessageType};
 pub use object::{MAX_NAME, ObjectHead};
+pub use signed::{SignedHeader, SignedPacket};
 
 /// Returns the channels of a stream's layers: the base layer's group and those that follow it.
 /// Returns `None` if one of them would not be a multicast group.

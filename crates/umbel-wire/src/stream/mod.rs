@@ -15,6 +15,7 @@
 //! a=x-umbel-mode:cumulative                   or independent: receivers take one layer alone
 //! a=x-umbel-symbol:1372                       most bytes of a symbol
 //! a=x-umbel-content:video 1 640x360 30/1      version of the codec, size, frames per second
+//! a=x-umbel-content-signed:1                  only if the packets are signed: the way of it
 //! a=x-umbel-control:239.255.7.7 7705          only with a control group
 //! a=x-umbel-repair:7706                       only with repair: the source's TCP port
 //! a=source-filter: incl IN IP4 * 192.0.2.2
@@ -68,6 +69,9 @@ const MODE: &str = "x-umbel-mode";
 const SYMBOL: &str = "x-umbel-symbol";
 const CONTROL: &str = "x-umbel-control";
 const REPAIR: &str = "x-umbel-repair";
+const SIGNED: &str = "x-umbel-content-signed";
+/// The way in which packets are signed: [`rlm::signed`].
+const SIGNED_PACKETS: &str = "1";
 const FEC: &str = "x-umbel-fec";
 /// The FEC Encoding ID of the layers' packets [RFC 5445 §5], as the format of their media.
 const FORMAT: &str = "129";
@@ -99,6 +103,8 @@ pub struct Stream {
     /// TCP port, not 0, at which the source serves objects by HTTP to those that lost parts of
     /// them.
     pub repair: Option<u16>,
+    /// Whether each packet is signed with the key of the announcement ([`rlm::signed`]).
+    pub signed: bool,
     /// Version of the announcement; grows with each change.
     pub version: u64,
 }
@@ -169,6 +175,9 @@ impl Stream {
             Attribute::new(SYMBOL, self.symbol_len.to_string()),
             Attribute::new(CONTENT, self.content.to_string()),
         ];
+        if self.signed {
+            attributes.push(Attribute::new(SIGNED, SIGNED_PACKETS));
+        }
         if let Some(control) = &self.control {
             attributes.push(Attribute::new(CONTROL, format!("{} {}", control.group, control.port)));
         }
@@ -258,6 +267,14 @@ impl Stream {
             None => None,
             Some(_) => Some(above_0(REPAIR)?),
         };
+        let signed = match description.attribute(SIGNED) {
+            None => false,
+            Some(SIGNED_PACKETS) => true,
+            Some(_) => {
+                let problem = "packets are signed in a way that only a later release knows";
+                return Err(ParseError::Value { what: SIGNED, problem });
+            }
+        };
         let content = match value(CONTENT)? {
             content::RTP => {
                 let formats: Result<_, _> =
@@ -278,6 +295,7 @@ impl Stream {
             layers,
             content,
             repair,
+            signed,
             version: description.origin.version,
         }))
     }

@@ -10,6 +10,7 @@ use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::datagram::{self, IpDatagram};
 use umbel_wire::feed::SealedHead;
 use umbel_wire::repository::{ClientMessage, ServerMessage, UnicastBlock};
+use umbel_wire::rlm::{SignedHeader, SignedPacket};
 use umbel_wire::rtp::{self, RtpPacket, VideoCodec};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description, Origin};
@@ -38,6 +39,25 @@ pub fn sealed_packet(bytes: &[u8]) {
         assert_eq!(message.header.emit(), *message.associated);
         assert_eq!([message.associated, message.sealed].concat(), bytes);
     }
+}
+
+/// Checks that the header of a signed packet of a stream is emitted as it came, and both ends sign
+/// the same.
+pub fn stream_packet(bytes: &[u8]) {
+    let Some(signed) = SignedPacket::split(bytes) else { return };
+    assert!(signed.number <= rlm::signed::MAX_NUMBER);
+    let mut message = Vec::new();
+    signed.message(7, 3, &mut message);
+    let rest = bytes.len() - rlm::signed::SIGNATURE_LEN;
+    assert_eq!(message.len(), rlm::signed::CONTEXT.len() + 9 + rest);
+    let Ok(packet) = SmallBlockPacket::parse(bytes) else { return };
+    let turn = (signed.number >> 32) as u16;
+    let mut head = SignedHeader { header: packet.header, turn }.emit().unwrap();
+    let mut again = Vec::new();
+    rlm::signed::message_of(&head, packet.symbol, (7, 3), &mut again);
+    assert_eq!(again, message);
+    SignedHeader::sign(&mut head, signed.signature);
+    assert_eq!([&head[..], packet.symbol].concat(), bytes);
 }
 
 /// Checks that a parsed message can be emitted, and that parsing it returns the same message.

@@ -10,6 +10,7 @@ use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
     Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
 };
+use umbel_wire::rlm::SignedHeader;
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sealed::{MessageHeader, SealedHeader};
 use umbel_wire::session::{FindSessions, SessionKind};
@@ -19,9 +20,10 @@ use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, 
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 21] = [
+pub(crate) const TARGETS: [&str; 22] = [
     "data_packet",
     "sealed_packet",
+    "stream_packet",
     "client_message",
     "server_message",
     "unicast_block",
@@ -49,6 +51,7 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
     match target {
         "data_packet" => data_packets(),
         "sealed_packet" => sealed_packets().into_iter().map(named).collect(),
+        "stream_packet" => stream_packets().into_iter().map(named).collect(),
         "client_message" => client_messages().into_iter().map(named).collect(),
         "server_message" => server_messages().into_iter().map(named).collect(),
         "unicast_block" => unicast_blocks().into_iter().map(named).collect(),
@@ -141,6 +144,31 @@ fn sealed_packets() -> Vec<(&'static str, Vec<u8>)> {
     let message = MessageHeader { key: 8, sender: MemberId(10), number: 11 }.emit();
     let sealed = |head: &[u8]| [head, &[12; 40]].concat();
     vec![("packet", sealed(&packet)), ("message", sealed(&message))]
+}
+
+fn stream_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let header = |toi, sbn, block_symbols, esi| SmallBlockHeader {
+        tsi: Tsi(7),
+        toi: Toi(toi),
+        transmission: 1_000_000,
+        index: 4,
+        sbn,
+        block_symbols,
+        esi,
+    };
+    let packet = |header, turn, symbol: &[u8]| {
+        let mut head = SignedHeader { header, turn }.emit().unwrap();
+        SignedHeader::sign(&mut head, &[0xE7; 64]);
+        [&head[..], symbol].concat()
+    };
+    let mut plain = vec![0; SmallBlockHeader::LEN];
+    header(0, 5, 8, 1).emit(&mut plain).unwrap();
+    vec![
+        ("unit", packet(header(0, 5, 1, 0), 0, b"unit")),
+        ("repair", packet(header(0, 5, 8, 9), 65_535, b"\0\x04unit")),
+        ("symbol-of-an-object", packet(header(3, 2, 200, 17), 1, b"symbol")),
+        ("without-a-signature", [plain, vec![3; 90]].concat()),
+    ]
 }
 
 fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
@@ -617,6 +645,7 @@ fn stream() -> Stream {
         layers: vec![LayerInfo { kbit_per_s: 128, fec }, LayerInfo { kbit_per_s: 320, fec: None }],
         content: "video 1 640x360 30000/1001".parse().unwrap(),
         repair: None,
+        signed: false,
         version: 1,
     }
 }

@@ -14,6 +14,7 @@ use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::Teller;
+use super::watch::{forged_line, with_forged};
 use crate::directory::SessionSelector;
 use crate::gateway::{
     Experiment, GatewayObserver, GatewayOptions, GatewaySnapshot, GatewaySummary, gateway,
@@ -99,6 +100,9 @@ fn finish(summary: &GatewaySummary, output: &Output) -> ExitCode {
         summary.experiments,
         summary.failed
     ));
+    if let Some(line) = forged_line(summary.forged, summary.unchecked) {
+        output.note(line);
+    }
     if summary.dropped_here > 0 {
         output.note(format!(
             "{} datagrams were dropped by this host, which was too slow or has too small buffers: \
@@ -135,6 +139,7 @@ impl GatewayObserver for Keeper {
             "base": stream.base.to_string(),
             "repair": stream.repair,
             "interface": interface,
+            "signed": stream.signed,
             "layers_kbit_per_s": layers,
         }));
         let repair = if stream.repair.is_some() { "" } else { ", which repairs nothing" };
@@ -160,7 +165,7 @@ impl GatewayObserver for Keeper {
     fn second(&self, snapshot: &GatewaySnapshot) {
         self.teller.output.json(&json!({ "event": "second", "second": snapshot }));
         let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
-        self.teller.meter().message(format!(
+        let line = format!(
             "rendition {} of {} · {} · loss {:.1} % · {:.0} s held · {} repaired · {} left out",
             snapshot.level,
             snapshot.layers,
@@ -169,7 +174,8 @@ impl GatewayObserver for Keeper {
             snapshot.held_s,
             snapshot.repaired,
             snapshot.skipped
-        ));
+        );
+        self.teller.meter().message(with_forged(line, snapshot.forged));
     }
 
     fn note(&self, line: &str) {

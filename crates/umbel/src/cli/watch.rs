@@ -1,5 +1,6 @@
 //! `umbel watch`.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -167,6 +168,9 @@ fn finish(summary: &WatchSummary, output: &Output) -> anyhow::Result<ExitCode> {
             screen.shown, screen.repeated, screen.skipped
         ));
     }
+    if let Some(line) = forged_line(summary.forged, summary.unchecked) {
+        output.note(line);
+    }
     if summary.dropped_here > 0 {
         output.note(format!(
             "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
@@ -177,6 +181,24 @@ fn finish(summary: &WatchSummary, output: &Output) -> anyhow::Result<ExitCode> {
         bail!("{}", plain(failure));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds to a status line how many packets the source had not signed, if any came.
+pub(super) fn with_forged(line: String, forged: u64) -> String {
+    if forged > 0 { format!("{line} · {forged} forged") } else { line }
+}
+
+/// Returns the line about packets that the source had not signed, if any came.
+pub(super) fn forged_line(forged: u64, unchecked: u64) -> Option<String> {
+    if forged == 0 {
+        return None;
+    }
+    let mut line =
+        format!("{forged} packets were dropped: the stream's source had not signed them");
+    if unchecked > 0 {
+        write!(line, "; {unchecked} more, of anyone, were not looked at").ok()?;
+    }
+    Some(line)
 }
 
 /// Reports on a stream that is being watched.
@@ -209,6 +231,7 @@ impl WatchObserver for Viewer {
             "base": stream.base.to_string(),
             "control": stream.control.map(|control| control.to_string()),
             "interface": interface,
+            "signed": stream.signed,
             "content": stream.content.to_string(),
             "layers_kbit_per_s": layers,
         }));
@@ -251,6 +274,7 @@ impl WatchObserver for Viewer {
             snapshot.pictures_per_s,
             snapshot.receivers
         );
+        let line = with_forged(line, snapshot.forged);
         if self.stats {
             self.teller.meter().note(&format!("{:>6.1} s  {line}", snapshot.seconds));
         } else {

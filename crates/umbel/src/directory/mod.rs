@@ -163,6 +163,7 @@ pub(crate) mod tests {
             layers: vec![layer; 3],
             content: "video 1 640x360 30/1".parse().unwrap(),
             repair: None,
+            signed: false,
             version: 1,
         }
     }

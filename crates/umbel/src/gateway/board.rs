@@ -53,7 +53,8 @@ impl Board {
 
 impl Site for Board {
     fn answer(&self, path: &str) -> Answer {
-        let found = |media_type, body| Answer::Found { media_type, body, etag: None };
+        let found =
+            |media_type, body| Answer::Found { media_type, body, etag: None, signature: None };
         match path {
             "/" => found("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             "/status.json" => found("application/json", self.status()),

@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use umbel_engine::host::Mailbox;
 
 use super::host::{Fetch, Input};
 use super::repairs::Key;
-use crate::http::{Wanted, fetch};
+use crate::http::{Fetched, Wanted, fetch};
 
 /// Longest time of a fetch. A later answer would be of no use to a player.
 const TIME: Duration = Duration::from_secs(4);
@@ -50,11 +49,7 @@ impl Fetch for Fetcher {
     }
 }
 
-async fn get(
-    source: SocketAddr,
-    key: &Key,
-    wanted: &Wanted,
-) -> Option<(Vec<Bytes>, Option<String>)> {
+async fn get(source: SocketAddr, key: &Key, wanted: &Wanted) -> Option<Fetched> {
     let path = format!("/{}", key.1);
     let result = fetch(source, &path, wanted, TIME).await;
     result.inspect_err(|error| tracing::info!("{path} is not repaired: {error}")).ok()

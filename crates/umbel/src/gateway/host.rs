@@ -4,20 +4,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use umbel_engine::Instant;
 use umbel_engine::chance::{Generator, uniform};
 use umbel_engine::host::{Host, Io, Trouble};
-use umbel_engine::rlm::{LevelReason, Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats};
+use umbel_engine::rlm::{
+    LevelReason, Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, StreamKey,
+};
 use umbel_store::hls::FileName;
 
 use super::board::Board;
 use super::repairs::{Key, Repairs};
 use super::{GatewayObserver, GatewaySnapshot, GatewaySummary};
 use crate::directory::News;
-use crate::http::Wanted;
+use crate::http::{Fetched, Wanted};
 use crate::watch::Experiment;
 use crate::watch::host::{reason_name, state_name};
+use crate::watch::reception;
 
 /// Interval at which the host looks around.
 const TICK: Duration = Duration::from_millis(50);
@@ -35,8 +37,8 @@ pub(crate) enum Input {
     Fetched {
         /// The file.
         key: Key,
-        /// Bodies of the ranges, and the name of the version; `None` if it failed.
-        answer: Option<(Vec<Bytes>, Option<String>)>,
+        /// What came; `None` if it failed.
+        answer: Option<Fetched>,
     },
     /// News from the directory.
     News(News),
@@ -64,6 +66,7 @@ pub(crate) struct GatewayHost<F> {
     heard: Instant,
     told_quiet: bool,
     told_trouble: bool,
+    told_forged: bool,
     /// Time of the source's end.
     over: Option<Instant>,
     /// State at the start of the second that is being measured.
@@ -75,9 +78,10 @@ pub(crate) struct GatewayHost<F> {
 type Machine<'a> = dyn Io<Receiver> + 'a;
 
 impl<F: Fetch> GatewayHost<F> {
-    /// Creates the host of a receiver of a ladder with this number of layers.
+    /// Creates the host of a receiver of a ladder with this number of layers, signed with this key
+    /// if it is.
     pub(crate) fn new(
-        layers: u8,
+        (layers, key): (u8, Option<StreamKey>),
         board: Arc<Board>,
         source: Option<F>,
         random: Generator,
@@ -87,13 +91,14 @@ impl<F: Fetch> GatewayHost<F> {
             observer,
             board,
             source,
-            repairs: Repairs::default(),
+            repairs: Repairs::of(key),
             random,
             layers,
             started: Instant::EPOCH,
             heard: Instant::EPOCH,
             told_quiet: false,
             told_trouble: false,
+            told_forged: false,
             over: None,
             second: (Instant::EPOCH, ReceiverStats::default()),
             stats: ReceiverStats::default(),
@@ -105,6 +110,7 @@ impl<F: Fetch> GatewayHost<F> {
     pub(crate) fn summary(&self) -> GatewaySummary {
         let (shelf, repairs) = (self.board.shelf().stats(), self.repairs.stats());
         let ReceiverStats { packets, bytes, lost, experiments, failed, .. } = self.stats;
+        let ReceiverStats { forged, unchecked, .. } = self.stats;
         GatewaySummary {
             segments: shelf.segments,
             skipped: shelf.skipped,
@@ -114,6 +120,8 @@ impl<F: Fetch> GatewayHost<F> {
             packets,
             bytes,
             lost,
+            forged,
+            unchecked,
             experiments,
             failed,
             ..self.summary.clone()
@@ -137,12 +145,7 @@ impl<F: Fetch> GatewayHost<F> {
         }
     }
 
-    fn on_fetched(
-        &mut self,
-        now: Instant,
-        key: &Key,
-        answer: Option<(Vec<Bytes>, Option<String>)>,
-    ) {
+    fn on_fetched(&mut self, now: Instant, key: &Key, answer: Option<Fetched>) {
         let draw = self.draw();
         if let Some(body) = self.repairs.answered(now, key, answer, draw) {
             self.board.shelf().take(now, key.0, key.1.as_str(), body);
@@ -203,6 +206,8 @@ impl<F: Fetch> GatewayHost<F> {
             rate_bits_per_s: ((stats.bytes - before.bytes) as f64 * 8.0 / passed.max(1e-3)) as u64,
             loss: lost as f64 / (packets + lost).max(1) as f64,
             lost: stats.lost,
+            forged: stats.forged,
+            unchecked: stats.unchecked,
             receivers: stats.receivers,
             experiments: stats.experiments,
             failed: stats.failed,
@@ -308,6 +313,10 @@ impl<F: Fetch> Host<Receiver> for GatewayHost<F> {
         let before = self.stats.packets;
         self.stats = io.engine().stats();
         self.summary.seconds = (now - self.started).as_secs_f64();
+        if self.stats.forged > 0 && !self.told_forged {
+            self.told_forged = true;
+            self.observer.note(reception::FORGED);
+        }
         if now - self.second.0 >= SECOND {
             self.measure(now);
         }

@@ -92,6 +92,11 @@ pub struct GatewaySnapshot {
     pub loss: f64,
     /// Packets lost so far.
     pub lost: u64,
+    /// Packets so far that were dropped since the source had not signed them.
+    pub forged: u64,
+    /// Packets so far that were dropped without a look, since more wrong signatures came than are
+    /// verified.
+    pub unchecked: u64,
     /// Estimated number of receivers.
     pub receivers: u64,
     /// Join-experiments so far.
@@ -151,6 +156,12 @@ pub struct GatewaySummary {
     pub bytes: u64,
     /// Packets lost.
     pub lost: u64,
+    /// Whether only packets that the source had signed were taken.
+    pub signed: bool,
+    /// Packets dropped since the source had not signed them.
+    pub forged: u64,
+    /// Packets dropped without a look, since more wrong signatures came than are verified.
+    pub unchecked: u64,
     /// Join-experiments.
     pub experiments: u64,
     /// Of these, those that failed.
@@ -208,7 +219,7 @@ pub fn gateway(
     let note = |line: &str| observer.note(line);
     let (state_dir, wait) = (options.state_dir.take(), options.wait);
     let found = succession.find(&mut options.stream, state_dir, wait, (note, note))?;
-    let Some((stream, _)) = found else {
+    let Some((stream, key)) = found else {
         return Ok(GatewaySummary { interrupted: true, ..GatewaySummary::default() });
     };
     let mut summary = GatewaySummary::default();
@@ -219,7 +230,8 @@ pub fn gateway(
             bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
         }
         board.shelf().restart(stream.layers.len());
-        summary = receive(&stream, &options, &board, &interface, observer, wiring)?;
+        // A successor has the same key.
+        summary = receive((&stream, key), &options, &board, &interface, observer, wiring)?;
         Ok(summary.replaced)
     })?;
     drop(server);
@@ -228,7 +240,7 @@ pub fn gateway(
 
 /// Receives one stream, until it is over or replaced, or the user ends it.
 fn receive(
-    stream: &Stream,
+    (stream, key): (&Stream, [u8; 32]),
     options: &GatewayOptions,
     board: &Arc<Board>,
     interface: &Interface,
@@ -236,12 +248,23 @@ fn receive(
     wiring: Wiring<Input>,
 ) -> anyhow::Result<GatewaySummary> {
     observer.found(stream, &interface.name);
+    if !stream.signed {
+        observer.note(reception::NOT_SIGNED);
+    }
     let repair = stream.repair.filter(|_| options.repair);
     let source = repair.map(|port| SocketAddr::new(stream.source.ip(), port));
     let source = source.map(|source| Fetcher::start(source, wiring.mailbox().clone())).transpose();
     let source = source.context("cannot start")?;
     let layers = stream.layers.len() as u8;
-    let host = GatewayHost::new(layers, board.clone(), source, generator()?, observer.clone());
+    let signed_by = reception::key_of(stream, key);
+    let host = GatewayHost::new(
+        (layers, signed_by),
+        board.clone(),
+        source,
+        generator()?,
+        observer.clone(),
+    );
     let levels = (options.controller, options.max_level);
-    Ok(reception::run(stream, interface, levels, host, wiring)?.summary())
+    let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
+    Ok(GatewaySummary { signed: stream.signed, ..summary })
 }

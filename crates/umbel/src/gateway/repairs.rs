@@ -8,6 +8,9 @@
 //!                   └──▶ (none)
 //! ```
 //!
+//! A file of which a part came has its digest from the source's signed packets. One of which
+//! nothing came must have a signature of the source, if the stream is signed.
+//!
 //! The back-off spreads receivers behind one bottleneck, who lose the same packets. Nothing is
 //! fetched whose time to play is over.
 
@@ -16,13 +19,17 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
 use umbel_engine::Instant;
+use umbel_engine::rlm::StreamKey;
+use umbel_net::session::signing;
 use umbel_store::hls::FileName;
 use umbel_wire::Digest;
 use umbel_wire::rlm::ObjectHead;
+use umbel_wire::rlm::signed::file_message;
 
 use super::shelf::Need;
-use crate::http::Wanted;
+use crate::http::{Fetched, Wanted};
 
 /// Shortest back-off, and the time over which it is spread beyond that.
 const BACKOFF: Duration = Duration::from_millis(20);
@@ -76,11 +83,18 @@ pub(crate) struct RepairStats {
 /// Plans repairs.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
+    /// Key of the stream, if it is signed.
+    key: Option<StreamKey>,
     jobs: BTreeMap<Key, Job>,
     stats: RepairStats,
 }
 
 impl Repairs {
+    /// Creates the repairs of a stream that this key signs, or none does.
+    pub(crate) fn of(key: Option<StreamKey>) -> Repairs {
+        Repairs { key, ..Repairs::default() }
+    }
+
     /// Returns the counters.
     pub(crate) fn stats(&self) -> RepairStats {
         self.stats
@@ -174,13 +188,17 @@ impl Repairs {
         &mut self,
         now: Instant,
         key: &Key,
-        answer: Option<(Vec<Bytes>, Option<String>)>,
+        answer: Option<Fetched>,
         draw: f64,
     ) -> Option<Bytes> {
         let mut job = self.jobs.remove(key)?;
-        if let Some((bodies, etag)) = answer {
-            let bytes: usize = bodies.iter().map(Bytes::len).sum();
-            if let Some(body) = join(job.partial.as_ref(), bodies, etag.as_deref()) {
+        if let Some(answer) = answer {
+            let bytes: usize = answer.bodies.iter().map(Bytes::len).sum();
+            let body = match &job.partial {
+                None => whole(key.1.as_str(), answer, self.key.as_ref()),
+                Some(partial) => join(partial, answer.bodies),
+            };
+            if let Some(body) = body {
                 self.stats.repaired += 1;
                 self.stats.bytes += bytes as u64;
                 return Some(body);
@@ -196,13 +214,23 @@ impl Repairs {
     }
 }
 
-/// Puts a file together, and checks its digest.
-fn join(partial: Option<&Partial>, bodies: Vec<Bytes>, etag: Option<&str>) -> Option<Bytes> {
-    let Some(partial) = partial else {
-        let body = bodies.into_iter().next()?;
-        let digest = blake3::hash(&body).to_hex();
-        return (etag == Some(digest.as_str())).then_some(body);
+/// Returns a file of which nothing had come, if it has the digest and the signature that it should.
+fn whole(name: &str, answer: Fetched, key: Option<&StreamKey>) -> Option<Bytes> {
+    let body = answer.bodies.into_iter().next()?;
+    let digest = blake3::hash(&body);
+    let is_signed = |key: &StreamKey| {
+        let signature = answer.signature.as_ref();
+        let signature = signature.and_then(|text| BASE64URL_NOPAD.decode(text.as_bytes()).ok());
+        let signature = signature.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+        let message = file_message(key.version, name, &Digest(*digest.as_bytes()));
+        signature.is_some_and(|signature| signing::verify(&key.public, &message, &signature))
     };
+    let right = answer.etag.as_deref() == Some(digest.to_hex().as_str());
+    (right && key.is_none_or(is_signed)).then_some(body)
+}
+
+/// Puts a file together, and checks its digest.
+fn join(partial: &Partial, bodies: Vec<Bytes>) -> Option<Bytes> {
     let mut whole = partial.held.to_vec();
     for (range, body) in partial.missing.iter().zip(bodies) {
         let place = whole.get_mut(range.start as usize..range.end as usize)?;
@@ -253,8 +281,9 @@ mod tests {
         repairs.lost(at(0), key(), &head(b"0123456789"), (held, vec![2..4, 6..8]), 0.0);
     }
 
-    fn bodies(bodies: &[&'static str]) -> (Vec<Bytes>, Option<String>) {
-        (bodies.iter().map(|body| Bytes::from_static(body.as_bytes())).collect(), None)
+    fn bodies(bodies: &[&'static str]) -> Fetched {
+        let bodies = bodies.iter().map(|body| Bytes::from_static(body.as_bytes())).collect();
+        Fetched { bodies, ..Fetched::default() }
     }
 
     #[test]
@@ -300,7 +329,7 @@ mod tests {
     #[test]
     fn a_file_of_which_nothing_came_must_have_the_digest_that_the_source_tells() {
         let mut repairs = Repairs::default();
-        let answer = |etag: String| Some((vec![Bytes::from_static(b"body")], Some(etag)));
+        let answer = |etag: String| Some(Fetched { etag: Some(etag), ..bodies(&["body"]) });
         for (etag, held) in
             [("x".to_owned(), None), (blake3::hash(b"body").to_hex().to_string(), Some("body"))]
         {
@@ -308,6 +337,32 @@ mod tests {
             assert_eq!(repairs.poll(at(400), needed).unwrap().1, Wanted::All(MAX_FILE));
             let body = repairs.answered(at(400), &key(), answer(etag), 0.0);
             assert_eq!(body, held.map(|held| Bytes::from_static(held.as_bytes())));
+            repairs.jobs.clear();
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_signed_stream_of_which_nothing_came_must_be_signed() {
+        let keys = crate::directory::tests::signer(1);
+        let digest = Digest(*blake3::hash(b"body").as_bytes());
+        let sign = |keys: &umbel_net::session::Signer, version, name: &str| {
+            BASE64URL_NOPAD.encode(&keys.sign(&file_message(version, name, &digest)))
+        };
+        let mut repairs = Repairs::of(Some(StreamKey { public: keys.public(), version: 7 }));
+        for (signature, taken) in [
+            (None, false),
+            (Some("x".to_owned()), false),
+            (Some(sign(&crate::directory::tests::signer(2), 7, "v0/1.m4s")), false),
+            (Some(sign(&keys, 6, "v0/1.m4s")), false),
+            (Some(sign(&keys, 7, "v0/2.m4s")), false),
+            (Some(sign(&keys, 7, "v0/1.m4s")), true),
+        ] {
+            repairs.absent(at(0), key(), 0.5);
+            assert!(repairs.poll(at(400), needed).is_some());
+            let etag = Some(hex(&digest));
+            let answer = Fetched { etag, signature: signature.clone(), ..bodies(&["body"]) };
+            let body = repairs.answered(at(400), &key(), Some(answer), 0.0);
+            assert_eq!(body.is_some(), taken, "{signature:?}");
             repairs.jobs.clear();
         }
     }

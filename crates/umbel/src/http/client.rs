@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::header::{self, AsHeaderName, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio::net::TcpStream;
 
+use super::SIGNATURE;
 use super::range::content_range;
 
 /// Characters of a path that are escaped.
@@ -47,6 +48,17 @@ pub(crate) enum Wanted {
     },
 }
 
+/// What the server answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    /// Bodies, in the order of the ranges.
+    pub(crate) bodies: Vec<Bytes>,
+    /// Name of the version.
+    pub(crate) etag: Option<String>,
+    /// Signature, if the server has one of the whole file.
+    pub(crate) signature: Option<String>,
+}
+
 /// Reason why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
@@ -67,8 +79,7 @@ pub(crate) enum FetchError {
     Body,
 }
 
-/// Fetches a file or parts of it. Returns the bodies in the order of the ranges, and the name of
-/// the version.
+/// Fetches a file or parts of it.
 ///
 /// # Errors
 ///
@@ -78,7 +89,7 @@ pub(crate) async fn fetch(
     path: &str,
     wanted: &Wanted,
     time: Duration,
-) -> Result<(Vec<Bytes>, Option<String>), FetchError> {
+) -> Result<Fetched, FetchError> {
     let path = utf8_percent_encode(path, ESCAPED).to_string();
     let all = async {
         let stream = TcpStream::connect(server).await?;
@@ -96,13 +107,14 @@ async fn ask(
     server: SocketAddr,
     path: &str,
     wanted: &Wanted,
-) -> Result<(Vec<Bytes>, Option<String>), FetchError> {
+) -> Result<Fetched, FetchError> {
     match wanted {
         Wanted::All(max) => {
             let (status, head, body) = request(sender, server, path, &[], *max).await?;
-            let etag = text(&head, header::ETAG).map(|etag| etag.trim_matches('"').to_owned());
+            let etag = text(&head, &header::ETAG).map(|etag| etag.trim_matches('"').to_owned());
             if status == StatusCode::OK {
-                Ok((vec![body], etag))
+                let signature = text(&head, SIGNATURE).map(str::to_owned);
+                Ok(Fetched { bodies: vec![body], etag, signature })
             } else {
                 Err(FetchError::Status(status))
             }
@@ -117,13 +129,13 @@ async fn ask(
                 if status != StatusCode::PARTIAL_CONTENT {
                     return Err(FetchError::Status(status));
                 }
-                let told = text(&head, header::CONTENT_RANGE).and_then(content_range);
+                let told = text(&head, &header::CONTENT_RANGE).and_then(content_range);
                 if told != Some((range.clone(), *len)) || body.len() as u64 != most {
                     return Err(FetchError::Body);
                 }
                 parts.push(body);
             }
-            Ok((parts, Some(etag.clone())))
+            Ok(Fetched { bodies: parts, etag: Some(etag.clone()), signature: None })
         }
     }
 }
@@ -146,6 +158,6 @@ async fn request(
     Ok((head.status, head.headers, body.map_err(|_| FetchError::Body)?.to_bytes()))
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -9,6 +9,9 @@ mod client;
 pub(crate) mod range;
 mod server;
 
-pub(crate) use client::{Wanted, fetch};
+pub(crate) use client::{Fetched, Wanted, fetch};
 pub(crate) use range::Part;
 pub(crate) use server::{Answer, Server, Site};
+
+/// Header of an answer that has a signature of the whole file.
+const SIGNATURE: &str = "umbel-signature";

@@ -27,6 +27,7 @@ use percent_encoding::percent_decode_str;
 use socket2::SockRef;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::SIGNATURE;
 use super::range::Part;
 
 /// Connections at a time. Further ones wait in the kernel.
@@ -58,6 +59,8 @@ pub(crate) enum Answer {
         body: Bytes,
         /// Name of this version of it, if it has one: the digest of the content.
         etag: Option<String>,
+        /// Signature of it, if whoever asks needs one.
+        signature: Option<String>,
     },
     /// There is no such thing.
     NotFound,
@@ -195,8 +198,8 @@ async fn answer(site: &dyn Site, path: &str) -> Answer {
 }
 
 fn full(answer: Answer, asked: &HeaderMap) -> Response<Full<Bytes>> {
-    let (media_type, body, etag) = match answer {
-        Answer::Found { media_type, body, etag } => (media_type, body, etag),
+    let (media_type, body, etag, signature) = match answer {
+        Answer::Found { media_type, body, etag, signature } => (media_type, body, etag, signature),
         Answer::NotFound => return empty(StatusCode::NOT_FOUND),
         Answer::NotYet => {
             let mut later = empty(StatusCode::SERVICE_UNAVAILABLE);
@@ -233,6 +236,9 @@ fn full(answer: Answer, asked: &HeaderMap) -> Response<Full<Bytes>> {
     if let Some(etag) = etag {
         headers.insert(header::ETAG, etag);
     }
+    if let Some(signature) = signature.and_then(|text| HeaderValue::from_str(&text).ok()) {
+        headers.insert(SIGNATURE, signature);
+    }
     response
 }
 
@@ -257,6 +263,7 @@ mod tests {
                 media_type: "text/plain",
                 body: Bytes::from_static(body.as_bytes()),
                 etag: Some("v1".to_owned()),
+                signature: Some("s1".to_owned()),
             };
             match path {
                 "/a b" => found("0123456789"),
@@ -283,8 +290,12 @@ mod tests {
         let server = Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed)).unwrap();
         let whole = get(&server, "GET /a%20b?query HTTP/1.1");
         assert!(whole.starts_with("http/1.1 200") && whole.ends_with("\r\n\r\n0123456789"));
-        for header in ["cache-control: no-store", "access-control-allow-origin: *", "etag: \"v1\""]
-        {
+        for header in [
+            "cache-control: no-store",
+            "access-control-allow-origin: *",
+            "etag: \"v1\"",
+            "umbel-signature: s1",
+        ] {
             assert!(whole.contains(header), "{header} in {whole}");
         }
         let part = get(&server, "GET /a%20b HTTP/1.1\r\nRange: bytes=2-4");

@@ -120,6 +120,6 @@ impl Site for Metrics {
         // The daemon answers within a turn.
         let Some(status) = status_of(&self.daemon, HTTP_ANSWER) else { return Answer::NotYet };
         let (media_type, body) = render(&status);
-        Answer::Found { media_type, body: Bytes::from(body), etag: None }
+        Answer::Found { media_type, body: Bytes::from(body), etag: None, signature: None }
     }
 }

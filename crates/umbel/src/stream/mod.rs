@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The source takes no part in the adaptation: it sends all layers, and receivers join as many as
-//! their paths carry [RLM §2]. In the control group it only counts them.
+//! their paths carry [RLM §2]. In the control group it only counts them. Each packet is signed with
+//! the key of the announcement.
 
 mod encoder;
 pub mod hls;
@@ -27,8 +28,9 @@ use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::session::Pin;
 use umbel_video::{Encoder, EncoderConfig, y4m};
+use umbel_wire::Tsi;
+use umbel_wire::rlm::SignedHeader;
 use umbel_wire::stream::{FrameRate, LayerFec, LayerInfo, Stream, StreamContent, StreamMode};
-use umbel_wire::{SmallBlockHeader, Tsi};
 
 use self::encoder::Filming;
 use self::host::{Input as ToHost, StreamHost};
@@ -175,7 +177,7 @@ pub fn stream(
     let encoder = Encoder::new(header.size, header.rate, plan.encoder(&ground))?;
     let air = ground.open(Said {
         mode: StreamMode::Cumulative,
-        symbol_len: packet_len - SmallBlockHeader::LEN as u16,
+        symbol_len: packet_len - SignedHeader::LEN as u16,
         layers: plan.ladder.iter().map(layer_info).collect(),
         content: plan.content,
         repair: None,
@@ -243,7 +245,7 @@ impl Plan {
     }
 
     fn encoder(&self, ground: &Ground) -> EncoderConfig {
-        let alc = SmallBlockHeader::LEN + usize::from(LENGTH_LEN);
+        let alc = SignedHeader::LEN + usize::from(LENGTH_LEN);
         EncoderConfig {
             layer_bits_per_s: self.ladder.iter().map(|step| step.encoder_bits_per_s).collect(),
             packet_len: usize::from(ground.packet_len) - alc,

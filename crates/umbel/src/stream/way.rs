@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use umbel_engine::RateClass;
 use umbel_engine::host::Host;
-use umbel_engine::rlm::Source;
+use umbel_engine::rlm::{Signing, Source};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
@@ -117,14 +117,19 @@ impl Air {
         Announcer::start(&self.stream.clone().into(), &self.signer, &self.interface)
     }
 
+    /// Returns what signs in the name of the source, and the version of the announcement.
+    pub(super) fn signer(&self) -> (Signer, u64) {
+        (self.signer.clone(), self.stream.version)
+    }
+
     /// Returns what the user learns of it.
     pub(super) fn begun(&self) -> Begun {
         let interface = self.interface.name.clone();
         Begun { stream: self.stream.clone(), pin: self.signer.pin(), interface }
     }
 
-    /// Sends the stream until its host stops, then returns the host. The layers have these paces,
-    /// the base first.
+    /// Sends the stream, and signs each packet, until its host stops; then returns the host. The
+    /// layers have these paces, the base first.
     ///
     /// # Errors
     ///
@@ -136,6 +141,9 @@ impl Air {
         wiring: Wiring<H::Input>,
         paces: impl Iterator<Item = Rate>,
     ) -> anyhow::Result<H> {
+        let (signer, version) = self.signer();
+        let sign = Box::new(move |message: &[u8]| signer.sign(message));
+        let engine = engine.signed(Signing::new(sign, version));
         let mut driver = wiring.driver(engine, host).ports(self.ports);
         for (layer, pace) in (0..).zip(paces) {
             driver = driver.pace(RateClass::Layer(layer), Some(pace), self.packet_len.into());
@@ -179,6 +187,7 @@ impl Ground {
             layers: said.layers,
             content: said.content,
             repair: said.repair,
+            signed: true,
             version: directory::version_now(),
         };
         Ok(Air { stream, interface, ports, packet_len, signer })

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use umbel_engine::rlm::{LayerConfig, Receiver, ReceiverConfig, Source, SourceConfig};
+use umbel_engine::rlm::{
+    LayerConfig, Receiver, ReceiverConfig, Signing, Source, SourceConfig, StreamKey,
+};
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, chance};
 use umbel_net::interface::Family;
@@ -22,11 +24,12 @@ use umbel_wire::stream::{LayerFec, StreamMode};
 use umbel_wire::{Tsi, rlm};
 
 use super::{Nobody, draws, for_seeds};
+use crate::directory::tests::signer;
 use crate::gateway::board::Board;
 use crate::gateway::host::{Fetch, GatewayHost, Input as GatewayInput};
 use crate::gateway::repairs::Key;
 use crate::gateway::{GatewayObserver, GatewaySummary};
-use crate::http::{Answer, Site, Wanted};
+use crate::http::{Answer, Fetched, Site, Wanted};
 use crate::stream::hls::host::{HlsHost, Input as SourceInput, Item, Step};
 use crate::stream::hls::ladder::rungs;
 use crate::stream::hls::recent::Recent;
@@ -34,6 +37,8 @@ use crate::stream::hls::recent::Recent;
 impl GatewayObserver for Nobody {}
 
 const TSI: Tsi = Tsi(9);
+/// Version of the announcement. All that is sent is signed.
+const VERSION: u64 = 7;
 const BASE: u32 = 10;
 const CONTROL: u32 = 1;
 /// Rates of the renditions.
@@ -127,9 +132,11 @@ struct Way {
 }
 
 impl Way {
-    fn answer(&mut self, key: &Key, wanted: &Wanted) -> Option<(Vec<Bytes>, Option<String>)> {
+    fn answer(&mut self, key: &Key, wanted: &Wanted) -> Option<Fetched> {
         let fate = below(&mut self.random, 100);
-        let Answer::Found { body, etag, .. } = self.recent.answer(&format!("/{}", key.1)) else {
+        let Answer::Found { body, etag, signature, .. } =
+            self.recent.answer(&format!("/{}", key.1))
+        else {
             return None;
         };
         let whole = |body: Bytes| if fate < 2 * self.bad { body.slice(1..) } else { body };
@@ -144,7 +151,7 @@ impl Way {
                 ranges.iter().map(part).collect()
             }
         };
-        Some((bodies, etag))
+        Some(Fetched { bodies, etag, signature })
     }
 }
 
@@ -215,6 +222,7 @@ impl World {
     }
 
     fn add_source(&mut self, source: NodeId, recent: Arc<Recent>) {
+        recent.sign(signer(1), VERSION);
         let lines = RATES.iter().enumerate();
         let lines = lines.map(|(n, r)| format!("#EXT-X-STREAM-INF:BANDWIDTH={r}\nv{n}/i.m3u8\n"));
         let text = format!("#EXTM3U\n{}", lines.collect::<String>());
@@ -224,12 +232,14 @@ impl World {
         let mut config = SourceConfig::new(TSI, channel(Some(source), BASE), RATES.len() as u8);
         config.layers = vec![LayerConfig { fec }; RATES.len()];
         config.control = Some(channel(None, CONTROL));
-        config.symbol_len = 968;
+        config.symbol_len = 904;
         let master = Item { name: name("m.m3u8"), body: text.into() };
         let host = HlsHost::new(rungs, master, Some(recent), Arc::new(Nobody));
         let lists = std::array::from_fn(|_| Media { target_s: 1, ..Media::default() });
         let writer = Writer { number: 0, lists, queue: VecDeque::new() };
-        let engine = Source::new(config).unwrap();
+        let keys = signer(1);
+        let sign = Box::new(move |message: &[u8]| keys.sign(message));
+        let engine = Source::new(config).unwrap().signed(Signing::new(sign, VERSION));
         let host: Sender = EngineHost::with_outside(engine, host, writer, HostConfig::default());
         self.simulation.set_app(source, host, Instant::EPOCH).unwrap();
     }
@@ -248,6 +258,8 @@ impl World {
         config.control = Some(channel(None, CONTROL));
         config.mode = StreamMode::Independent;
         let generator = |purpose| chance::generator(key(seed, purpose, node.0.into()));
+        let key_of_source = StreamKey { public: signer(1).public(), version: VERSION };
+        config.key = Some(key_of_source);
         let engine = Receiver::new(config, generator(Purpose::Node)).unwrap();
         let board = Arc::new(Board::new("film".parse().unwrap()));
         board.shelf().restart(RATES.len());
@@ -255,7 +267,7 @@ impl World {
         let repairs = link.repair.map(|_| asked.clone());
         let layers = RATES.len() as u8;
         let host = GatewayHost::new(
-            layers,
+            (layers, Some(key_of_source)),
             board.clone(),
             repairs,
             generator(Purpose::Workload),

@@ -377,6 +377,7 @@ fn relay(mode: StreamMode) -> Relay {
         layers: RATES.map(layer).to_vec(),
         content: StreamContent::Rtp(formats.clone()),
         repair: None,
+        signed: false,
         version: 1,
     };
     Relay::new(&stream, &formats)

@@ -11,7 +11,7 @@ use umbel_engine::rlm::{
     LevelReason, Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, State,
 };
 
-use super::{Experiment, WatchObserver, WatchSnapshot, WatchSummary};
+use super::{Experiment, WatchObserver, WatchSnapshot, WatchSummary, reception};
 use crate::directory::News;
 
 /// Interval at which the host looks around.
@@ -80,6 +80,7 @@ pub(crate) struct WatchHost<S> {
     told_quiet: bool,
     told_trouble: bool,
     told_slow: bool,
+    told_forged: bool,
     /// State at the start of the second that is being measured.
     second: (Instant, ReceiverStats, ScreenStats),
     stats: ReceiverStats,
@@ -110,6 +111,7 @@ impl<S: Screen> WatchHost<S> {
             told_quiet: false,
             told_trouble: false,
             told_slow: false,
+            told_forged: false,
             second: (Instant::EPOCH, ReceiverStats::default(), ScreenStats::default()),
             stats: ReceiverStats::default(),
             last_level: (Instant::EPOCH, 0),
@@ -121,6 +123,7 @@ impl<S: Screen> WatchHost<S> {
     /// Returns the result so far.
     pub(crate) fn summary(&self) -> WatchSummary {
         let ReceiverStats { packets, bytes, lost, late, restored, .. } = self.stats;
+        let ReceiverStats { forged, unchecked, .. } = self.stats;
         let ReceiverStats { experiments, failed, heard, suppressed, .. } = self.stats;
         WatchSummary {
             packets,
@@ -128,6 +131,8 @@ impl<S: Screen> WatchHost<S> {
             lost,
             late,
             restored,
+            forged,
+            unchecked,
             experiments,
             failed,
             heard,
@@ -182,6 +187,8 @@ impl<S: Screen> WatchHost<S> {
             rate_bits_per_s: ((stats.bytes - before.bytes) as f64 * 8.0 / seconds) as u64,
             loss: lost as f64 / (packets + lost).max(1) as f64,
             lost,
+            forged: stats.forged,
+            unchecked: stats.unchecked,
             pictures_per_s: (screen.shown - screen_before.shown) as f64 / seconds,
             receivers: stats.receivers,
             experiments: stats.experiments,
@@ -270,6 +277,10 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
         io.wake_at(Some(now + TICK));
         let before = self.stats.packets;
         self.stats = io.engine().stats();
+        if self.stats.forged > 0 && !self.told_forged {
+            self.told_forged = true;
+            self.observer.note(reception::FORGED);
+        }
         self.pass_time(now);
         self.measure(now);
         if self.bounds.last.is_some_and(|last| now - self.started >= last) {

@@ -103,6 +103,11 @@ pub struct WatchSnapshot {
     pub loss: f64,
     /// Packets lost.
     pub lost: u64,
+    /// Packets so far that were dropped since the source had not signed them.
+    pub forged: u64,
+    /// Packets so far that were dropped without a look, since more wrong signatures came than are
+    /// verified.
+    pub unchecked: u64,
     /// Pictures shown per second.
     pub pictures_per_s: f64,
     /// Estimated number of receivers.
@@ -161,6 +166,12 @@ pub struct WatchSummary {
     pub late: u64,
     /// Packets restored from repairs.
     pub restored: u64,
+    /// Whether only packets that the source had signed were taken.
+    pub signed: bool,
+    /// Packets dropped since the source had not signed them.
+    pub forged: u64,
+    /// Packets dropped without a look, since more wrong signatures came than are verified.
+    pub unchecked: u64,
     /// Join-experiments.
     pub experiments: u64,
     /// Of these, those that failed.
@@ -204,6 +215,8 @@ impl WatchSummary {
             lost: past.lost + self.lost,
             late: past.late + self.late,
             restored: past.restored + self.restored,
+            forged: past.forged + self.forged,
+            unchecked: past.unchecked + self.unchecked,
             experiments: past.experiments + self.experiments,
             failed: past.failed + self.failed,
             heard: past.heard + self.heard,
@@ -263,7 +276,7 @@ pub fn watch(
     let (lonely, note) = (|line: &str| diagnosing.silent(line), |line: &str| observer.note(line));
     let (state_dir, wait) = (options.state_dir.take(), options.wait);
     let found = succession.find(&mut options.stream, state_dir, wait, (lonely, note))?;
-    let Some((stream, _)) = found else {
+    let Some((stream, key)) = found else {
         return Ok(WatchSummary { interrupted: true, ..WatchSummary::default() });
     };
     let target = std::mem::replace(&mut options.target, Target::Nowhere);
@@ -282,7 +295,8 @@ pub fn watch(
         }
         diagnosing.base = Some(stream.base);
         let screen = projector.screen(&stream, options.delay)?;
-        let summary = receive(&stream, &options, screen, &interface, &diagnosing, wiring)?;
+        // A successor has the same key.
+        let summary = receive((&stream, key), &options, screen, &interface, &diagnosing, wiring)?;
         past = summary.after(&past);
         Ok(past.replaced)
     })?;
@@ -294,7 +308,7 @@ pub fn watch(
 
 /// Receives one stream, until it is over or replaced, or the user has seen enough.
 fn receive(
-    stream: &Stream,
+    (stream, key): (&Stream, [u8; 32]),
     options: &WatchOptions,
     screen: ThreadScreen,
     interface: &Interface,
@@ -302,9 +316,13 @@ fn receive(
     wiring: Wiring<Input>,
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
+    if !stream.signed {
+        observer.note(reception::NOT_SIGNED);
+    }
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
     let host = WatchHost::new(layers, bounds, screen, Arc::new(observer.clone()));
     let levels = (options.controller, options.max_level);
-    Ok(reception::run(stream, interface, levels, host, wiring)?.summary())
+    let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
+    Ok(WatchSummary { signed: stream.signed, ..summary })
 }

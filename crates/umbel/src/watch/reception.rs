@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use umbel_engine::host::Host;
-use umbel_engine::rlm::{ControllerKind, Receiver, ReceiverConfig};
+use umbel_engine::rlm::{ControllerKind, Receiver, ReceiverConfig, StreamKey};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::UdpPort;
@@ -11,26 +11,34 @@ use umbel_wire::stream::Stream;
 
 use crate::endpoint::{Wiring, generator, random};
 
-/// Receives a stream until its host stops, then returns the host. `levels` are the rule by which
-/// the level is chosen, and the highest level.
+/// Line for the user of a stream whose content is not signed.
+pub(crate) const NOT_SIGNED: &str = "the content of this stream is not signed, since its source is of an earlier release: whoever \
+     can send with the source's address can change it";
+/// Line for the user when the first packet came that the source did not sign.
+pub(crate) const FORGED: &str =
+    "packets come in the source's name that it did not sign: they are dropped";
+
+/// Receives a stream until its host stops, then returns the host. If the stream is signed, only
+/// what has a signature by the key that its announcement has is taken. `levels` are the rule by
+/// which the level is chosen, and the highest level.
 ///
 /// # Errors
 ///
 /// If the stream has no such level, or its ports cannot be opened.
 pub(crate) fn run<H: Host<Receiver>>(
-    stream: &Stream,
+    (stream, key): (&Stream, [u8; 32]),
     interface: &Interface,
     levels: (ControllerKind, Option<u8>),
     host: H,
     wiring: Wiring<H::Input>,
 ) -> anyhow::Result<H> {
-    let engine = Receiver::new(config(stream, levels)?, generator()?)?;
+    let engine = Receiver::new(config((stream, key), levels)?, generator()?)?;
     Ok(wiring.driver(engine, host).ports(ports(stream, interface)?).run()?)
 }
 
 /// Returns the engine's configuration.
 fn config(
-    stream: &Stream,
+    (stream, public): (&Stream, [u8; 32]),
     (controller, max_level): (ControllerKind, Option<u8>),
 ) -> anyhow::Result<ReceiverConfig> {
     let layers = stream.layers.len() as u8;
@@ -46,7 +54,14 @@ fn config(
     config.mode = stream.mode;
     config.controller = controller;
     config.max_level = max_level;
+    config.key = key_of(stream, public);
     Ok(config)
+}
+
+/// Returns the key that signs the content of a stream whose announcement this one signed, if its
+/// content is signed.
+pub(crate) fn key_of(stream: &Stream, public: [u8; 32]) -> Option<StreamKey> {
+    stream.signed.then_some(StreamKey { public, version: stream.version })
 }
 
 /// Opens the ports of a receiver: that of the layers and that of the control group.

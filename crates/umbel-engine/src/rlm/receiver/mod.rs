@@ -2,12 +2,14 @@
 //!
 //! | part | does |
 //! |---|---|
+//! | `authenticity.rs` | which packets are the source's |
 //! | `subscription.rs` | which channels are joined at the level |
 //! | `loss.rs` | which packets of a layer were lost, and which only come late |
 //! | `units.rs`, `objects.rs` | what is delivered |
 //! | `group.rs` | the other receivers: their number, their messages |
 //! | [`controller`](super::controller) | the level |
 
+mod authenticity;
 mod group;
 mod loss;
 mod objects;
@@ -22,6 +24,7 @@ use umbel_wire::rlm::{Loss, Message};
 use umbel_wire::stream::StreamMode;
 use umbel_wire::{Parsed, SmallBlockPacket};
 
+use self::authenticity::Authenticity;
 use self::group::Group;
 pub(super) use self::group::before;
 use self::loss::{Arrival, LossMonitor};
@@ -80,6 +83,8 @@ pub struct Receiver {
     /// Layers that wait for something, a bit each: for missing packets or the rest of an object.
     /// Most packets find none, and need not look into all layers.
     waiting: u16,
+    /// `None`: the source does not sign.
+    authenticity: Option<Authenticity>,
     group: Group,
     /// In the control group.
     inside: bool,
@@ -121,6 +126,7 @@ impl Receiver {
             subscription: Subscription::new(config.mode, config.channels.clone()),
             layers: (0..layers).map(|_| Layer::new(&config)).collect(),
             waiting: 0,
+            authenticity: config.key.map(|key| Authenticity::new(key, layers, config.wrong_limit)),
             group: Group::new(&config),
             inside: false,
             told: (0, 0),
@@ -145,6 +151,8 @@ impl Receiver {
             detection_time: status.detection_time,
             detection_deviation: status.detection_deviation,
             receivers: self.group.receivers(),
+            forged: self.drops.of(DropReason::Forged) + self.drops.of(DropReason::Unsigned),
+            unchecked: self.drops.of(DropReason::Unchecked),
             ..self.stats
         }
     }
@@ -175,6 +183,9 @@ impl Receiver {
         let packet = SmallBlockPacket::parse(bytes).map_err(|_| DropReason::Malformed)?;
         if packet.header.tsi != self.config.tsi {
             return Err(DropReason::OtherSession);
+        }
+        if let Some(authenticity) = &mut self.authenticity {
+            authenticity.check(now, number, bytes)?;
         }
         let taken = self.on_packet_of_layer(now, number, bytes.len(), &packet);
         self.note_waiting(number);

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use umbel_wire::rlm::{SignedHeader, signed};
 use umbel_wire::stream::LayerFec;
-use umbel_wire::{Channel, SmallBlockHeader, Toi, Tsi};
+use umbel_wire::{Channel, EmitError, SmallBlockHeader, Toi, Tsi};
 
 use super::object::Sending;
 use crate::Instant;
 use crate::rlm::api::LayerStats;
 use crate::rlm::config::SourceConfig;
+use crate::rlm::signing::Signing;
 use crate::rlm::symbols::repairs_of_units;
 use crate::timers::timers;
 
@@ -24,6 +26,27 @@ pub(super) struct Symbol {
     pub(super) body: Bytes,
     /// Whether it is a repair symbol.
     pub(super) repair: bool,
+}
+
+/// The header of a packet, signed or not.
+#[derive(Debug)]
+pub(super) enum Head {
+    Plain([u8; SmallBlockHeader::LEN]),
+    Signed([u8; SignedHeader::LEN]),
+}
+
+impl Head {
+    /// Returns the length of a header in bytes.
+    fn len(signed: bool) -> usize {
+        if signed { SignedHeader::LEN } else { SmallBlockHeader::LEN }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Head::Plain(bytes) => bytes,
+            Head::Signed(bytes) => bytes,
+        }
+    }
 }
 
 timers! {
@@ -46,14 +69,15 @@ struct OpenBlock {
 /// Queues of one layer.
 #[derive(Debug)]
 pub(super) struct Layer {
+    number: u8,
     pub(super) channel: Channel,
     tsi: Tsi,
     fec: Option<LayerFec>,
     block_time: Duration,
     queue_units: usize,
     queue_time: Duration,
-    /// Number of the layer's next packet.
-    index: u32,
+    /// Number of the layer's next packet, at most [`MAX_NUMBER`](signed::MAX_NUMBER).
+    index: u64,
     sbn: u32,
     toi: u32,
     units: VecDeque<(Instant, Bytes)>,
@@ -67,8 +91,14 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    pub(super) fn new(config: &SourceConfig, channel: Channel, fec: Option<LayerFec>) -> Layer {
+    /// Creates the layer of this number, which is sent on this channel.
+    pub(super) fn new(
+        config: &SourceConfig,
+        (number, channel): (u8, Channel),
+        fec: Option<LayerFec>,
+    ) -> Layer {
         Layer {
+            number,
             channel,
             tsi: config.tsi,
             fec,
@@ -132,14 +162,15 @@ impl Layer {
             || !self.objects.is_empty()
     }
 
-    /// Returns the next packet if `admits` takes its length.
+    /// Returns the next packet if `admits` takes its length. It is signed as it leaves.
     pub(super) fn poll(
         &mut self,
         now: Instant,
+        signing: Option<&mut Signing>,
         admits: impl FnOnce(usize) -> bool,
-    ) -> Option<([u8; SmallBlockHeader::LEN], Bytes)> {
+    ) -> Option<(Head, Bytes)> {
         let symbol = self.next.take().or_else(|| self.next_symbol(now))?;
-        let len = SmallBlockHeader::LEN + symbol.body.len();
+        let len = Head::len(signing.is_some()) + symbol.body.len();
         if !admits(len) {
             self.next = Some(symbol);
             return None;
@@ -148,18 +179,32 @@ impl Layer {
             tsi: self.tsi,
             toi: symbol.toi,
             transmission: (now.as_nanos() / 1000) as u32,
-            index: self.index,
+            index: self.index as u32,
             sbn: symbol.sbn,
             block_symbols: symbol.block_symbols,
             esi: symbol.esi,
         };
-        self.index = self.index.wrapping_add(1);
+        let turn = (self.index >> 32) as u16;
+        self.index = (self.index + 1) & signed::MAX_NUMBER;
         self.stats.packets += 1;
         self.stats.bytes += len as u64;
         self.stats.repairs += u64::from(symbol.repair);
-        let mut head = [0; SmallBlockHeader::LEN];
-        header.emit(&mut head).ok()?;
+        let head = self.head(SignedHeader { header, turn }, signing, &symbol.body).ok()?;
         Some((head, symbol.body))
+    }
+
+    fn head(
+        &self,
+        header: SignedHeader,
+        signing: Option<&mut Signing>,
+        symbol: &Bytes,
+    ) -> Result<Head, EmitError> {
+        if let Some(signing) = signing {
+            return Ok(Head::Signed(signing.head(self.number, &header, symbol)?));
+        }
+        let mut head = [0; SmallBlockHeader::LEN];
+        header.header.emit(&mut head)?;
+        Ok(Head::Plain(head))
     }
 
     /// Closes the open block if it has been open long enough, and drops what waited too long.

@@ -27,6 +27,7 @@ use super::api::{
 };
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
+use super::signing::Signing;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 
 /// Sends the layers of a stream, each on its channel and at its pace.
@@ -36,6 +37,8 @@ pub struct Source {
     layers: Vec<Layer>,
     /// Layer that is polled first.
     turn: usize,
+    /// `None`: packets are not signed.
+    signing: Option<Signing>,
     audience: Audience,
     memberships: VecDeque<Membership>,
     drops: Drops,
@@ -63,16 +66,24 @@ impl Source {
         }
         let channels = channels(config.base, count as u8).filter(|_| config.base.source.is_some());
         let channels = channels.ok_or(ConfigError::Base(count))?;
-        let layers = channels.into_iter().zip(&config.layers);
-        let layers = layers.map(|(channel, layer)| Layer::new(&config, channel, layer.fec));
+        let layers = (0..).zip(channels).zip(&config.layers);
+        let layers = layers.map(|(place, layer)| Layer::new(&config, place, layer.fec));
         Ok(Source {
             layers: layers.collect(),
             turn: 0,
+            signing: None,
             audience: Audience::new(&config),
             memberships: config.control.map(Membership::Join).into_iter().collect(),
             drops: Drops::default(),
             config,
         })
+    }
+
+    /// Signs all packets from now on. They are
+    /// [68 bytes](umbel_wire::rlm::SignedHeader::LEN) longer for it.
+    #[must_use]
+    pub fn signed(self, signing: Signing) -> Source {
+        Source { signing: Some(signing), ..self }
     }
 
     /// Returns the counters.
@@ -181,9 +192,10 @@ impl Engine for Source {
             let class = RateClass::Layer(number as u8);
             let layer = &mut self.layers[number];
             while buf.has_room(class)
-                && let Some((head, body)) = layer.poll(now, |len| buf.admits(len))
+                && let Some((head, body)) =
+                    layer.poll(now, self.signing.as_mut(), |len| buf.admits(len))
             {
-                buf.push(&head, body);
+                buf.push(head.bytes(), body);
             }
             if !buf.is_empty() {
                 self.turn = number + 1;

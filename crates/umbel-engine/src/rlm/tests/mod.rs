@@ -3,4 +3,5 @@
 mod adapting;
 mod delivery;
 mod hostile;
+mod signed;
 mod world;

@@ -58,6 +58,8 @@ pub(super) struct Stream {
     owed: Vec<f64>,
     /// Which of the source's packets are lost on their way to everyone.
     pub(super) loses: Box<dyn FnMut(u8, u64) -> bool>,
+    /// Packets of layers that the source has sent, for those who ask for them.
+    pub(super) heard: Option<Vec<(u8, Bytes)>>,
     sent: [u64; RateClass::LAYERS as usize],
 }
 
@@ -76,8 +78,11 @@ impl Protocol for Stream {
         world.receivers[node].events.push((world.now, event));
     }
 
-    fn passes(world: &mut World, _: usize, transmit: Transmit, _: &mut Bytes) -> bool {
+    fn passes(world: &mut World, _: usize, transmit: Transmit, packet: &mut Bytes) -> bool {
         let RateClass::Layer(layer) = transmit.class else { return true };
+        if let Some(heard) = &mut world.heard {
+            heard.push((layer, packet.clone()));
+        }
         let count = &mut world.sent[usize::from(layer)];
         *count += 1;
         let number = *count - 1;
@@ -86,7 +91,11 @@ impl Protocol for Stream {
 }
 
 fn source(config: SourceConfig) -> Tested<Source> {
-    Tested::new(Source::new(config).unwrap(), |source| source.drops().to_string())
+    tested(Source::new(config).unwrap())
+}
+
+fn tested(source: Source) -> Tested<Source> {
+    Tested::new(source, |source| source.drops().to_string())
 }
 
 fn rate(bits_per_s: f64) -> Rate {
@@ -95,14 +104,20 @@ fn rate(bits_per_s: f64) -> Rate {
 
 impl World {
     pub(super) fn new(config: SourceConfig, rates: &[f64]) -> World {
+        World::of(Source::new(config).unwrap(), rates)
+    }
+
+    /// Creates a world with this source.
+    pub(super) fn of(source: Source, rates: &[f64]) -> World {
         let stream = Stream {
             rates: rates.to_vec(),
             owed: vec![0.0; rates.len()],
             loses: Box::new(|_, _| false),
+            heard: None,
             sent: [0; RateClass::LAYERS as usize],
         };
         let host = Host::new((base().source.unwrap(), base().port).into(), 0);
-        World::with_source(1, stream, source(config), Host { pace: Some(rate(PACE)), ..host })
+        World::with_source(1, stream, tested(source), Host { pace: Some(rate(PACE)), ..host })
     }
 
     /// Adds a receiver that joins now.
@@ -151,6 +166,16 @@ impl World {
         for host in 0..=self.receivers.len() {
             if self.host(host).receives(control(), sender.into()) {
                 self.give(host, by, payload);
+            }
+        }
+    }
+
+    /// Sends a packet of a layer with the address of the source, to those that are in the layer.
+    pub(super) fn forge(&mut self, layer: u8, payload: &[u8]) {
+        let channel = umbel_wire::rlm::channels(base(), layer + 1).unwrap()[usize::from(layer)];
+        for host in 1..=self.receivers.len() {
+            if self.host(host).receives(channel, base().source.unwrap()) {
+                self.give(host, Address::Channel(channel), payload);
             }
         }
     }

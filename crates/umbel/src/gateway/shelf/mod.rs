@@ -256,7 +256,8 @@ impl Shelf {
 
     /// Returns what a player gets for a path below the stream's name.
     pub(crate) fn answer(&self, path: &str) -> Answer {
-        let found = |media_type, body| Answer::Found { media_type, body, etag: None };
+        let found =
+            |media_type, body| Answer::Found { media_type, body, etag: None, signature: None };
         match path.split_once('/') {
             None if path == "master.m3u8" => match self.master_text() {
                 Some(text) => found(PLAYLIST_TYPE, text.into()),

@@ -4,7 +4,7 @@ use anyhow::bail;
 use umbel_engine::units::Rate;
 use umbel_net::interface::Family;
 use umbel_store::hls::Master;
-use umbel_wire::SmallBlockHeader;
+use umbel_wire::rlm::SignedHeader;
 use umbel_wire::stream::{LayerFec, LayerInfo};
 
 /// Rate of what receivers need before any segment, in bits per second.
@@ -45,7 +45,7 @@ pub(crate) fn rungs(
     family: Family,
 ) -> anyhow::Result<Vec<Rung>> {
     let len = f64::from(packet_len);
-    let symbol = len - SmallBlockHeader::LEN as f64;
+    let symbol = len - SignedHeader::LEN as f64;
     let repairs =
         fec.map_or(0.0, |fec| f64::from(fec.repair_symbols) / f64::from(fec.source_symbols));
     let mut rungs = Vec::with_capacity(master.renditions.len());
@@ -75,7 +75,7 @@ mod tests {
         let master = Playlist::parse_master(&name, text.as_bytes()).unwrap();
         let fec = Some(LayerFec { source_symbols: 100, repair_symbols: 10 });
         let rungs = rungs(&master, fec, 0.25, 1400, Family::V4).unwrap();
-        let pace = (1_100_000.0 + 32_000.0) * 1400.0 / 1372.0 * 1.25;
+        let pace = (1_100_000.0 + 32_000.0) * 1400.0 / 1304.0 * 1.25;
         assert_eq!(rungs[0].pace.bits_per_s(), pace as u64);
         assert_eq!(rungs[0].info().kbit_per_s, (pace * 1.02 / 1000.0_f64).ceil() as u64);
     }

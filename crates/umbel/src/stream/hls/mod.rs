@@ -24,7 +24,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use serde::Serialize;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
-use umbel_wire::SmallBlockHeader;
+use umbel_wire::rlm::SignedHeader;
 use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
 
 use self::host::{HlsHost, Input};
@@ -138,7 +138,7 @@ pub fn stream_hls(
         (Some(address), Some(recent)) => Some(Server::start(address, recent.clone())?),
         _ => None,
     };
-    let symbol_len = (packet_len - SmallBlockHeader::LEN as u16) & !7;
+    let symbol_len = (packet_len - SignedHeader::LEN as u16) & !7;
     let air = ground.open(Said {
         mode: StreamMode::Independent,
         symbol_len,
@@ -152,6 +152,10 @@ pub fn stream_hls(
     config.symbol_len = symbol_len;
     let engine = Source::new(config)?;
 
+    if let Some(recent) = &recent {
+        let (signer, version) = air.signer();
+        recent.sign(signer, version);
+    }
     let announcer = air.announce()?;
     observer.begun(&air.begun());
     let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);

@@ -4,7 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
+use umbel_net::session::Signer;
 use umbel_store::hls::FileName;
+use umbel_wire::Digest;
+use umbel_wire::rlm::signed::file_message;
 
 use super::host::Item;
 use crate::http::{Answer, Site};
@@ -13,35 +17,54 @@ use crate::http::{Answer, Site};
 const BYTES: usize = 256 << 20;
 const FILES: usize = 4096;
 
-/// Keeps the last files that were sent, by name.
+/// Keeps the last files that were sent, by name, and signs each.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    files: BTreeMap<FileName, (Bytes, String)>,
+    files: BTreeMap<FileName, File>,
+    /// The source's key, and the version of its announcement.
+    signer: Option<(Signer, u64)>,
     order: VecDeque<FileName>,
     bytes: usize,
 }
 
+#[derive(Clone, Debug)]
+struct File {
+    body: Bytes,
+    digest: String,
+    signature: Option<String>,
+}
+
 impl Recent {
+    /// Signs the files that are kept from now on, for the stream of this announcement.
+    pub(crate) fn sign(&self, signer: Signer, version: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).signer = Some((signer, version));
+    }
+
     /// Keeps a file in place of an older one of its name.
     pub(crate) fn keep(&self, item: &Item) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.files.get(&item.name).is_some_and(|(body, _)| *body == item.body) {
+        if kept.files.get(&item.name).is_some_and(|file| file.body == item.body) {
             return;
         }
-        let digest = blake3::hash(&item.body).to_hex().to_string();
+        let hash = blake3::hash(&item.body);
+        let signature = kept.signer.as_ref().map(|(signer, version)| {
+            let message = file_message(*version, item.name.as_str(), &Digest(*hash.as_bytes()));
+            BASE64URL_NOPAD.encode(&signer.sign(&message))
+        });
+        let digest = hash.to_hex().to_string();
+        let file = File { body: item.body.clone(), digest, signature };
         kept.bytes += item.body.len();
-        let old = kept.files.insert(item.name.clone(), (item.body.clone(), digest));
-        match old {
-            Some((old, _)) => kept.bytes -= old.len(),
+        match kept.files.insert(item.name.clone(), file) {
+            Some(old) => kept.bytes -= old.body.len(),
             None => kept.order.push_back(item.name.clone()),
         }
         while kept.bytes > BYTES || kept.order.len() > FILES {
             let Some(oldest) = kept.order.pop_front() else { break };
-            if let Some((body, _)) = kept.files.remove(&oldest) {
-                kept.bytes -= body.len();
+            if let Some(old) = kept.files.remove(&oldest) {
+                kept.bytes -= old.body.len();
             }
         }
     }
@@ -52,8 +75,9 @@ impl Site for Recent {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let name = path.strip_prefix('/').and_then(|name| FileName::parse(name).ok());
         match name.and_then(|name| kept.files.get(&name).cloned()) {
-            Some((body, digest)) => {
-                Answer::Found { media_type: "application/octet-stream", body, etag: Some(digest) }
+            Some(File { body, digest, signature }) => {
+                let (media_type, etag) = ("application/octet-stream", Some(digest));
+                Answer::Found { media_type, body, etag, signature }
             }
             None => Answer::NotFound,
         }

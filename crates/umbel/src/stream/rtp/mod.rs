@@ -24,7 +24,7 @@ use serde::Serialize;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::Family;
-use umbel_wire::SmallBlockHeader;
+use umbel_wire::rlm::SignedHeader;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description};
 use umbel_wire::signed::LINE_LEN;
 use umbel_wire::stream::{LAYERS, LayerFec, LayerInfo, RtpFormat, StreamContent, StreamMode};
@@ -152,7 +152,7 @@ pub fn stream_rtp(
     let (packet_len, family) = (ground.packet_len, ground.family);
     let lanes = described.lanes(&rates, &options.fec, packet_len, family);
     let sockets = Sockets::open(&described.addresses)?;
-    let symbol_len = packet_len - SmallBlockHeader::LEN as u16;
+    let symbol_len = packet_len - SignedHeader::LEN as u16;
     let air = ground.open(Said {
         mode,
         symbol_len,

@@ -1,0 +1,267 @@
+//! Attacks on streams. The stranger sends with the address of the source, and knows all numbers of
+//! the stream.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use umbel_lab::Node;
+use umbel_wire::rlm::ObjectHead;
+use umbel_wire::{Digest, SmallBlockHeader, SmallBlockPacket, Toi, Tsi};
+
+use super::support::bench::SOON;
+use super::support::ladder::{Ladders, Writer, report};
+use super::support::process::Process;
+use super::support::stranger::{Heard, Mark, Stranger, Voice};
+use super::support::streams::Streams;
+use super::support::town::{HONEST, STRANGER, town};
+
+/// Where an encoder sends to a source, and where players listen.
+const ENCODER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5004);
+const PLAYER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6004);
+const DESCRIPTION: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=talk\r\n\
+    c=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video 5004 RTP/AVP 96\r\nb=AS:1000\r\n\
+    a=rtpmap:96 H264/90000\r\n";
+/// Time between two packets of the encoder.
+const PACKET: Duration = Duration::from_millis(10);
+/// Packets that every receiver has in the end, of those that it did not lose.
+const ENOUGH: usize = 200;
+
+/// Returns an RTP packet of this number, whose payload begins with a word.
+fn rtp(number: u16, word: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x80, 96];
+    packet.extend_from_slice(&number.to_be_bytes());
+    packet.extend_from_slice(&(u32::from(number) * 900).to_be_bytes());
+    packet.extend_from_slice(b"ssrc");
+    packet.extend_from_slice(word);
+    packet.extend_from_slice(blake3::hash(&number.to_be_bytes()).as_bytes());
+    packet
+}
+
+/// A thread on a host, until it is stopped.
+struct Task<T> {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<T>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    fn start(run: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Task<T> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        Task { stop, thread: std::thread::spawn(move || run(&stopped)) }
+    }
+
+    fn stop(self) -> T {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Sends packets of RTP to the source on a host. Returns their number.
+fn encode(host: Node<'_>) -> Task<u16> {
+    let socket = host.udp_socket((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    Task::start(move |stopped| {
+        let mut number = 0;
+        while !stopped.load(Ordering::Acquire) {
+            // The source may not listen yet, or no more.
+            let _ = socket.send_to(&rtp(number, b"honest"), ENCODER);
+            number += 1;
+            std::thread::sleep(PACKET);
+        }
+        number
+    })
+}
+
+/// Collects what a player on a host is given.
+fn play(host: Node<'_>) -> Task<Vec<Vec<u8>>> {
+    let socket: UdpSocket = host.udp_socket(PLAYER).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    Task::start(move |stopped| {
+        let (mut buffer, mut got) = ([0; 2_000], Vec::new());
+        while !stopped.load(Ordering::Acquire) {
+            if let Ok(len) = socket.recv(&mut buffer) {
+                got.push(buffer[..len].to_vec());
+            }
+        }
+        got
+    })
+}
+
+/// Returns where a stream comes from and how it is numbered. Its base layer is what the stranger
+/// hears.
+fn mark(streaming: &Value) -> Mark {
+    let base = streaming["layers"][0]["channel"].as_str().unwrap();
+    let group = base.split('@').next().unwrap().parse().unwrap();
+    let tsi = Tsi(u32::try_from(streaming["tsi"].as_u64().unwrap()).unwrap());
+    Mark { tsi, source: streaming["source"].as_str().unwrap().parse().unwrap(), domain: group }
+}
+
+/// Returns a packet of a stream as anyone makes it.
+fn forged(header: SmallBlockHeader, symbol: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0; SmallBlockHeader::LEN];
+    header.emit(&mut packet).unwrap();
+    packet.extend_from_slice(symbol);
+    packet
+}
+
+/// Puts packets of its own before those that come next, alters what it hears, and repeats it.
+fn false_packets(voice: &mut Voice, heard: &[Heard]) {
+    let Mark { tsi, source, domain } = voice.mark;
+    for one in heard.iter().filter(|one| one.from.ip() == source.ip()) {
+        let Ok(packet) = SmallBlockPacket::parse(&one.bytes) else { continue };
+        let header = packet.header;
+        if header.tsi != tsi || packet.symbol.len() < 4 {
+            continue;
+        }
+        let number = u16::from_be_bytes([packet.symbol[2], packet.symbol[3]]);
+        for ahead in 1..=5_u16 {
+            let (index, sbn) = (header.index + u32::from(ahead), header.sbn + u32::from(ahead));
+            let header = SmallBlockHeader { index, sbn, ..header };
+            let evil = forged(header, &rtp(number.wrapping_add(ahead), b"evil!!"));
+            voice.say_as(source, domain, &evil);
+            // The same with the extension of one that is signed.
+            let mut signed = one.bytes.clone();
+            signed[8..12].copy_from_slice(&index.to_be_bytes());
+            let at = signed.len() - packet.symbol.len();
+            signed.truncate(at);
+            signed[at - 8..at - 4].copy_from_slice(&sbn.to_be_bytes());
+            signed.extend_from_slice(&rtp(number.wrapping_add(ahead), b"evil!!"));
+            voice.say_as(source, domain, &signed);
+        }
+        let mut altered = one.bytes.clone();
+        if let Some(last) = altered.last_mut() {
+            *last ^= 1;
+        }
+        voice.say_as(source, domain, &altered);
+        voice.say_as(source, domain, &one.bytes);
+    }
+}
+
+fn end(mut process: Process) -> Value {
+    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).unwrap();
+    process.wait_done(SOON)
+}
+
+#[test]
+fn nothing_of_a_stranger_gets_into_a_stream() {
+    let Some(lab) = town() else { return };
+    let streams = Streams::new(&lab);
+    std::fs::write(streams.path("talk.sdp"), DESCRIPTION).unwrap();
+    let mut command = streams.umbel("h1");
+    command.args(["stream", "--rtp", "talk.sdp", "--name", "live", "--json"]);
+    let source = streams.follow(Process::start("source", command, &streams.logs));
+    let mark = mark(&source.process.events("streaming")[0]);
+    let players = HONEST.map(|host| play(streams.host(host)));
+    let to = PLAYER.to_string();
+    let receivers = HONEST.map(|host| streams.watch(host, &["--rtp", &to]));
+    let encoder = encode(streams.host("h1"));
+    for receiver in &receivers {
+        receiver.wait_for_event("level", SOON);
+    }
+    let stranger = Stranger::start(streams.host(STRANGER), mark, false_packets);
+    // Each receiver is attacked while it is given enough, however busy the machine is.
+    let until = Instant::now() + 3 * SOON;
+    let packets = |receiver: &Process| {
+        let second = receiver.events("second").pop();
+        second.map_or(0, |event| event["second"]["screen"]["shown"].as_u64().unwrap() as usize)
+    };
+    let begun = receivers.each_ref().map(packets);
+    while receivers.iter().zip(begun).any(|(one, begun)| packets(one) < begun + ENOUGH) {
+        if Instant::now() > until {
+            streams.logs.fail("the receivers are given too little");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let said = stranger.stop();
+    let summaries = receivers.map(end);
+    let sent: BTreeSet<Vec<u8>> =
+        (0..encoder.stop()).map(|number| rtp(number, b"honest")).collect();
+    for (player, summary) in players.into_iter().zip(&summaries) {
+        let got = player.stop();
+        let strange = got.iter().filter(|packet| !sent.contains(*packet)).count();
+        assert_eq!(strange, 0, "of {} packets: {summary}", got.len());
+        let distinct: BTreeSet<&Vec<u8>> = got.iter().collect();
+        assert_eq!(distinct.len(), got.len(), "a packet came twice: {summary}");
+        assert!(got.len() >= ENOUGH, "only {} packets came: {summary}", got.len());
+        assert!(summary["forged"].as_u64() > Some(100), "{summary}");
+        assert_eq!((&summary["signed"], &summary["unchecked"]), (&true.into(), &0.into()));
+    }
+    assert!(said > 1_000, "only {said} datagrams are no attack");
+    end(source.process);
+}
+
+/// Names the next segments, and has content of its own for them.
+fn false_segments() -> impl FnMut(&mut Voice, &[Heard]) + Send + 'static {
+    let mut turns = 0_u32;
+    move |voice, heard| {
+        let Mark { tsi, source, domain } = voice.mark;
+        for one in heard.iter().filter(|one| one.from.ip() == source.ip()) {
+            let Ok(packet) = SmallBlockPacket::parse(&one.bytes) else { continue };
+            let header = packet.header;
+            turns += 1;
+            if header.tsi != tsi || header.toi.0 == 0 || turns % 4 != 0 {
+                continue;
+            }
+            let body = b"a segment that nobody wrote";
+            for ahead in 1..=2 {
+                let head = ObjectHead {
+                    name: format!("v0/seg_{:05}.m4s", header.toi.0 / 2 + ahead),
+                    len: body.len() as u64,
+                    digest: Digest(*blake3::hash(body).as_bytes()),
+                    symbol_len: 1_304,
+                    block_symbols: 128,
+                };
+                let mut bytes = Vec::new();
+                head.emit(&mut bytes);
+                let toi = Toi(header.toi.0 + 2 + ahead);
+                let index = header.index + ahead * 2;
+                let place = SmallBlockHeader { toi, sbn: 0, block_symbols: 1, esi: 0, ..header };
+                let first = SmallBlockHeader { index, ..place };
+                voice.say_as(source, domain, &forged(first, &bytes));
+                let symbol = SmallBlockHeader { index: index + 1, sbn: 1, ..place };
+                voice.say_as(source, domain, &forged(symbol, body));
+            }
+            // A symbol in the place of the next one.
+            let (index, esi) = (header.index + 1, (header.esi + 1) % 128);
+            let next = SmallBlockHeader { index, esi, ..header };
+            voice.say_as(source, domain, &forged(next, &[0xEE; 1_304]));
+        }
+    }
+}
+
+#[test]
+fn nothing_of_a_stranger_gets_into_a_ladder() {
+    let Some(lab) = town() else { return };
+    let ladders = Ladders::new(&lab);
+    let _writer = Writer::start(ladders.path(), &[400_000]);
+    let source = ladders.stream(&["--repair-listen", "0.0.0.0:7706"]);
+    let mark = mark(&source.events("streaming")[0]);
+    let gateways = HONEST.map(|host| ladders.gateway(host, &[]));
+    let stranger = Stranger::start(ladders.host(STRANGER), mark, false_segments());
+    let segments = |gateway: &Process| report(gateway)["segments"].as_u64().unwrap_or(0);
+    let until = Instant::now() + 3 * SOON;
+    while gateways.iter().any(|gateway| segments(gateway) < 10) {
+        if Instant::now() > until {
+            ladders.logs.fail("the gateways have too few segments");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    // Each segment that is served is one that was written.
+    for host in HONEST {
+        let (media, _) = ladders.play(host);
+        assert!(media.segments.len() >= 10);
+    }
+    assert!(stranger.stop() > 100);
+    for gateway in gateways {
+        let summary = end(gateway);
+        assert_eq!(summary["signed"], true, "{summary}");
+        assert!(summary["forged"].as_u64() > Some(20), "{summary}");
+    }
+    end(source);
+}
