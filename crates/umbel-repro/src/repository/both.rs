@@ -36,8 +36,9 @@ fn is_concerned(row: &Row) -> bool {
     row.place.as_ref().is_some_and(|(_, mark)| mark.series.contains('∞'))
 }
 
-/// Returns the points that the section needs. Those of the figures run anyway.
-pub(super) fn points(base: &Base, plans: &[Plan]) -> BTreeSet<Point> {
+/// Returns the points whose verdicts the section has in both readings. Those of the figures run
+/// anyway.
+pub(super) fn judged(plans: &[Plan]) -> BTreeSet<Point> {
     let mut points = BTreeSet::new();
     for plan in plans {
         let rows = verdicts::rows(&[plan.figure(&Outcomes::new())]);
@@ -51,6 +52,12 @@ pub(super) fn points(base: &Base, plans: &[Plan]) -> BTreeSet<Point> {
             );
         }
     }
+    points
+}
+
+/// Returns the points that the section draws.
+pub(super) fn drawn(base: &Base) -> BTreeSet<Point> {
+    let mut points = BTreeSet::new();
     let prompt_base = prompt_base(base);
     for &loss in LOSS {
         points.extend([base, &prompt_base].map(|base| base.alike(PLAIN, 0, loss)));
@@ -181,7 +188,7 @@ mod tests {
     fn every_number_of_a_scheme_that_retransmits_always_has_both_readings() {
         let base = base();
         let plans = base.plans();
-        let points = points(&base, &plans);
+        let points = judged(&plans);
         assert!(points.iter().all(|point| point.policy.contains("R(inf)")));
         let section = section(&base, &plans, &mut Outcomes::new());
         let rows = &section.tables[0].rows;
