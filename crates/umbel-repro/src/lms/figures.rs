@@ -108,6 +108,7 @@ impl Base {
         panels.push(draw.exposures(&columns, &TREE_PLACES));
         for panel in &mut panels {
             "tree height".clone_into(&mut panel.x_label);
+            panel.is_sample = false;
         }
         Figure {
             id: FigureId::Paper(11),
@@ -131,6 +132,7 @@ impl Base {
         panels.push(Panel {
             title: SPARSE.to_owned(),
             x_label: TOPOLOGY.to_owned(),
+            is_sample: true,
             y_label: LATENCY.to_owned(),
             series: sparse.into(),
             ..Panel::default()
@@ -166,6 +168,7 @@ impl Base {
             panels.push(Panel {
                 title: format!("{what} for each loss"),
                 x_label: TOPOLOGY.to_owned(),
+                is_sample: true,
                 y_label: format!("{what} for each loss"),
                 series: draw.places(&columns, &PLACES, measure),
                 ..Panel::default()
@@ -199,6 +202,7 @@ impl Base {
         let panel = Panel {
             title: String::new(),
             x_label: TOPOLOGY.to_owned(),
+            is_sample: true,
             y_label: "repeated retransmissions for each loss".to_owned(),
             series,
             ..Panel::default()
@@ -213,6 +217,7 @@ impl Base {
     }
 }
 
+/// Name of the axis of the graphs of a kind, which are a sample.
 const TOPOLOGY: &str = "topology number";
 const LATENCY: &str = "normalized recovery latency (RTT)";
 
@@ -241,6 +246,7 @@ impl Draw<'_> {
             Panel {
                 title: title.to_owned(),
                 x_label: TOPOLOGY.to_owned(),
+                is_sample: true,
                 y_label: LATENCY.to_owned(),
                 series: vec![
                     self.curve("average".to_owned(), columns, |runs| spread(runs).average),
@@ -258,6 +264,7 @@ impl Draw<'_> {
         Panel {
             title: "exposure".to_owned(),
             x_label: TOPOLOGY.to_owned(),
+            is_sample: true,
             y_label: "duplicates of a receiver for each loss".to_owned(),
             series: self.places(columns, places, measures::exposure),
             ..Panel::default()

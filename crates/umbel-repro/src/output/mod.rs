@@ -13,6 +13,8 @@
 //! | `tornado.csv`, `tornado.svg` | the same for the bars of the sensitivity: x is -1 to the left, 1 to the right |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
+//! [`Report::write_pdf`] adds a PDF beside each SVG.
+//!
 //! `runs.csv` beside them is the [archive](crate::archive)'s, and so is `runs.parquet` in a build
 //! with the feature `parquet`. A series whose name ends with `(reported)` has the paper's own
 //! points.
@@ -30,6 +32,7 @@
 pub(crate) mod csv;
 mod html;
 mod number;
+mod pdf;
 mod row;
 mod scale;
 mod svg;
@@ -167,6 +170,9 @@ pub struct Panel {
     pub hollow: Vec<(String, f64)>,
     /// Ranges that the paper reports of whole curves.
     pub bands: Vec<Band>,
+    /// Whether the points of a curve are a sample, such as random graphs, and not an axis. Then lines
+    /// at its quartiles cross the plot.
+    pub is_sample: bool,
     /// Bars from top to bottom. A panel that has some is a tornado plot, and has no curves.
     pub bars: Vec<Bar>,
 }
@@ -342,6 +348,28 @@ impl Report {
     }
 }
 
+impl Report {
+    /// Writes each figure as PDF, too, beside its SVG.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be written. Files written before it stay.
+    ///
+    /// # Panics
+    ///
+    /// If an SVG of this crate is not well-formed.
+    pub fn write_pdf(&self, dir: &Path) -> Result<(), OutputError> {
+        prepare(dir)?;
+        for figure in self.all_figures() {
+            let title = format!("{}: {}", figure.id.heading(), figure.title);
+            let page = pdf::document(&svg::document(figure), &title)
+                .expect("what svg.rs writes is well-formed");
+            write_file(&dir.join(format!("{}.pdf", figure.id.stem())), &page)?;
+        }
+        Ok(())
+    }
+}
+
 /// Writes `index.html`, which links reports with their counts of verdicts, to the directory that
 /// has each of them in a folder of its paper's name. Returns the place of the page.
 ///
@@ -371,8 +399,8 @@ pub(crate) fn mark(figures: &mut [Figure], rows: &[Row]) {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the report is written here")]
-fn write_file(path: &Path, text: &str) -> Result<(), OutputError> {
-    std::fs::write(path, text)
+fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), OutputError> {
+    std::fs::write(path, content)
         .map_err(|source| OutputError::Write { path: path.to_owned(), source })
 }
 

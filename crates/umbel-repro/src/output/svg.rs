@@ -48,6 +48,8 @@ enum Key {
     Band,
     /// A point that depends on the length of the run.
     Hollow,
+    /// The quartiles of a sample.
+    Quartile,
 }
 
 /// Returns a complete SVG file, with the title above the figure's panels.
@@ -192,6 +194,7 @@ impl Plot<'_> {
         self.axes(svg);
         for i in 0..self.panel.series.len() {
             self.bands(svg, i);
+            self.quartiles(svg, i);
         }
         // The first curves are drawn last, to lie on top.
         for i in (0..self.panel.series.len()).rev() {
@@ -343,6 +346,28 @@ impl Plot<'_> {
         }
     }
 
+    /// Draws lines at the quartiles of a curve whose points are a sample.
+    fn quartiles(&self, svg: &mut String, index: usize) {
+        let series = &self.panel.series[index];
+        let values = series.points.iter().filter(|point| drawn(point)).map(|point| point.y);
+        let Some(quartiles) = self.panel.is_sample.then(|| quartiles(values.collect())).flatten()
+        else {
+            return;
+        };
+        for (value, name) in quartiles.into_iter().zip(["lower", "upper"]) {
+            if self.y.holds(value) {
+                let _ = writeln!(
+                    svg,
+                    "<g class=\"curve c{}\"><title>{}: {name} quartile {}</title>{}</g>",
+                    index % COLOURS,
+                    escape(&series.name),
+                    number::rounded(value),
+                    quartile(0.0, PLOT_WIDTH, self.y.pixel(value)),
+                );
+            }
+        }
+    }
+
     /// Draws the paper's own points of a curve, as stars in its colour.
     fn marks(&self, svg: &mut String, index: usize) {
         let name = &self.panel.series[index].name;
@@ -369,6 +394,7 @@ impl Plot<'_> {
             (!panel.marks.is_empty()).then_some((Key::Star, "reported")),
             (!panel.bands.is_empty()).then_some((Key::Band, "reported range")),
             (!panel.hollow.is_empty()).then_some((Key::Hollow, "not settled")),
+            panel.is_sample.then_some((Key::Quartile, "quartiles of the points")),
         ]
         .into_iter()
         .flatten()
@@ -382,6 +408,7 @@ impl Plot<'_> {
                 Key::Star => star(x, y),
                 Key::Hollow => hollow(0, x, y),
                 Key::Band => stripe(x - 17.0, x + 17.0, y, 10.0),
+                Key::Quartile => quartile(x - 17.0, x + 17.0, y),
             };
             let _ = writeln!(
                 svg,
@@ -457,6 +484,23 @@ fn stripe(from: f64, to: f64, y: f64, height: f64) -> String {
     format!("<path class=\"band\" d=\"M{from} {y:.1}H{to}\" stroke-width=\"{height:.1}\"/>")
 }
 
+/// Returns the lower and upper quartile of at least four values, between the two nearest ranks.
+fn quartiles(mut values: Vec<f64>) -> Option<[f64; 2]> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1).filter(|last| *last >= 3)?;
+    Some([0.25, 0.75].map(|share| {
+        let rank = share * last as f64;
+        let below = rank as usize;
+        let above = (below + 1).min(last);
+        values[below] + rank.fract() * (values[above] - values[below])
+    }))
+}
+
+/// Returns the line at a quartile.
+fn quartile(from: f64, to: f64, y: f64) -> String {
+    format!("<path class=\"quartile\" stroke-dasharray=\"1 3\" d=\"M{from} {y:.1}H{to}\"/>")
+}
+
 /// Returns a hollow star with five points.
 fn star(x: f64, y: f64) -> String {
     let mut path = String::new();
@@ -495,4 +539,16 @@ fn wrap(text: &str, columns: f64) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_ranks_and_need_four_values() {
+        assert_eq!(quartiles(vec![3.0, 1.0, 2.0]), None);
+        assert_eq!(quartiles(vec![4.0, 1.0, 3.0, 2.0, 5.0]), Some([2.0, 4.0]));
+        assert_eq!(quartiles(vec![4.0, 1.0, 3.0, 2.0]), Some([1.75, 3.25]));
+    }
 }

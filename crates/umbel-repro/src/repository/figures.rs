@@ -41,8 +41,8 @@ pub(super) const LOSS: &[u32] = &[0, 1, 2, 4, 6, 8, 10, 12];
 pub(super) const LOSS_BEHIND: &[u32] = &[0, 2, 4, 6, 8, 10];
 /// Share of bad clients in percent.
 pub(super) const BAD: &[u32] = &[0, 5, 10, 20, 30, 45, 60, 75, 100];
-/// Share of bad clients for schemes that retransmit always. With more bad clients the delay grows
-/// throughout the run.
+/// Share of bad clients for schemes that retransmit always. With more bad clients delays come near
+/// the length of the run.
 const BAD_RETRANSMITTING: &[u32] = &[0, 5, 10, 20, 30];
 /// Share of bad clients for retransmission of exact packets, and for rescheduling of them.
 const BAD_EXACT: &[u32] = &[0, 5, 10];
@@ -210,7 +210,7 @@ impl Base {
             title: "Variable Forward Error Correction",
             x_label: BAD_CLIENTS,
             caption: "Curves with retransmission end at 30 %: with more bad clients, and NAKs \
-                      gathered for 15 s, they grow through a whole run (see R(∞) in both readings); \
+                      gathered for 15 s, delays are as long as a run (see R(∞) in both readings); \
                       what is above 2,500 s is in fig7.csv only.",
             y_limit: Some(2_500.0),
             curves: self.variable(&policies),
@@ -266,7 +266,7 @@ impl Base {
             title: "Exact Versus Error-Correcting Packets",
             x_label: BAD_CLIENTS,
             caption: "The server's link loses 3 % on top. Curves of exact packets and with \
-                      retransmission end where they would grow through a whole run; what is above \
+                      retransmission end where delays would be as long as a run; what is above \
                       4,000 s is in fig10.csv only.",
             y_limit: Some(4_000.0),
             curves: vec![

@@ -96,7 +96,7 @@ impl Default for Options {
     }
 }
 
-/// Maximum number of seeds for readings.
+/// Maximum number of seeds for readings, and for points that are only drawn beside them.
 const READING_SEEDS: u32 = 2;
 
 impl Options {
@@ -141,8 +141,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         reserved = one * auto::expected_finalists();
     }
     if has_readings {
-        add(&mut runs, readings::points(&base), options.seeds.min(READING_SEEDS));
-        add(&mut runs, both::points(&base, &all_plans), options.seeds);
+        let few = options.seeds.min(READING_SEEDS);
+        add(&mut runs, readings::points(&base), few);
+        add(&mut runs, both::judged(&all_plans), options.seeds);
+        add(&mut runs, both::drawn(&base), few);
     }
     progress.expect(work(&runs) + reserved);
     let mut outcomes = options.pool.run_all(&runs, progress);

@@ -100,9 +100,8 @@ pub(super) fn notes() -> Vec<Note> {
             "The paper simulates a day from an empty start. Here the first clients are left out and the \
              runs are shorter. Each measured client is followed until it is done, but not beyond twice \
              the time: who is not done then counts with what it has waited. The introduction of this \
-             page and `runs.csv` say how many these are. Where there are any, and with R(∞) of exact \
-             packets at 10 % of bad clients, whose queues still grow after that time, the number \
-             depends on how long the run is. `--duration 24h --warm-up 0` is the paper's own. A packet takes 80 ms, as in the paper, whatever its \
+             page and `runs.csv` say how many these are. Where there are many, as with FEC(0.1) and R(∞) \
+             at 100 % of bad clients, the number depends on how long the run is. `--duration 24h --warm-up 0` is the paper's own. A packet takes 80 ms, as in the paper, whatever its \
              length; joining and announcing take no time.",
         ),
     ]

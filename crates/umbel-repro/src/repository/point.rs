@@ -105,7 +105,7 @@ pub struct Point {
 }
 
 /// Results of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Average client delay in seconds [Repository §2.1].
     pub delay: f64,

@@ -188,8 +188,9 @@ loss = [\"2%\", \"20%\"]
 fn a_sweep_ends_with_tables_plots_and_how_sure_they_are() {
     let (folder, path) = folder_with("losses.toml", SWEEP);
     let out = folder.path().join("out");
-    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap()]);
+    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap(), "--pdf"]);
     let table = &ran.succeeded().stdout;
+    assert!(std::fs::read(out.join("figure1.pdf")).unwrap().starts_with(b"%PDF-"));
     assert!(table.starts_with("losses: 2 points, 5 runs each"), "{table}");
     let points: Vec<&str> = table.lines().skip(2).take(2).collect();
     let sure: Vec<&str> = table.lines().skip(4).collect();
@@ -232,6 +233,7 @@ fn a_mistake_in_a_sweep_is_told_with_its_line() {
     let (_folder, path) = folder_with("bad.toml", &SWEEP.replace("loss = [", "los = ["));
     run(["sim", "run", &path]).failed_with(&["bad.toml:14: the file has no key `los`"]);
     run(["sim", "run", &path, "--format", "csv"]).misused(&["--out"]);
+    run(["sim", "run", &path, "--pdf"]).misused(&["--out"]);
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub(super) struct RunArgs {
     /// Form of the tables of receivers, losses and links [default: csv]
     #[arg(long, value_enum, requires = "out")]
     format: Option<Form>,
+    /// Write the plots of several runs as PDF, too
+    #[arg(long, requires = "out")]
+    pdf: bool,
     /// Also count packets by kind, flow, link and node, which takes time
     #[arg(long)]
     tables: bool,
@@ -165,7 +168,11 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
             table.write(&out.join(table.name).with_extension(extension))?;
         }
         if finished.len() > 1 {
-            study::report(&study, &base.name, first, &finished, seeds as usize).write(out)?;
+            let report = study::report(&study, &base.name, first, &finished, seeds as usize);
+            report.write(out)?;
+            if args.pdf {
+                report.write_pdf(out)?;
+            }
         }
         output.note(format!("wrote {}", out.display()));
     }
