@@ -149,7 +149,9 @@ fn message((version, layer): (u64, u8), before: &[u8], after: &[&[u8]], out: &mu
     out.extend_from_slice(&version.to_be_bytes());
     out.push(layer);
     out.extend_from_slice(before);
-    after.iter().for_each(|part| out.extend_from_slice(part));
+    for part in after {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Returns what is signed of a file that receivers fetch from the source: the version of the

@@ -205,7 +205,7 @@ fn false_segments() -> impl FnMut(&mut Voice, &[Heard]) + Send + 'static {
             let Ok(packet) = SmallBlockPacket::parse(&one.bytes) else { continue };
             let header = packet.header;
             turns += 1;
-            if header.tsi != tsi || header.toi.0 == 0 || turns % 4 != 0 {
+            if header.tsi != tsi || header.toi.0 == 0 || !turns.is_multiple_of(4) {
                 continue;
             }
             let body = b"a segment that nobody wrote";
