@@ -335,16 +335,16 @@ impl Report {
         prepare(dir)?;
         for figure in self.all_figures() {
             let name = figure.id.stem();
-            write_file(&dir.join(format!("{name}.csv")), &csv::figure(figure))?;
-            write_file(&dir.join(format!("{name}.svg")), &svg::document(figure))?;
+            write_file(&dir.join(format!("{name}.csv")), csv::figure(figure))?;
+            write_file(&dir.join(format!("{name}.svg")), svg::document(figure))?;
         }
         for table in self.sections.iter().flat_map(|section| &section.tables) {
-            write_file(&dir.join(format!("{}.csv", table.name)), &csv::section_table(table))?;
+            write_file(&dir.join(format!("{}.csv", table.name)), csv::section_table(table))?;
         }
         if !self.rows.is_empty() {
-            write_file(&dir.join("table.csv"), &csv::table(self))?;
+            write_file(&dir.join("table.csv"), csv::table(self))?;
         }
-        write_file(&dir.join("report.html"), &html::page(self))
+        write_file(&dir.join("report.html"), html::page(self))
     }
 }
 
@@ -378,7 +378,7 @@ impl Report {
 /// Returns an error if the file cannot be written.
 pub fn write_index(dir: &Path, reports: &[Report]) -> Result<PathBuf, OutputError> {
     let path = dir.join("index.html");
-    write_file(&path, &html::index(reports))?;
+    write_file(&path, html::index(reports))?;
     Ok(path)
 }
 

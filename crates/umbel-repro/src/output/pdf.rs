@@ -250,8 +250,8 @@ impl Drawing<'_> {
         if node.has_attribute("transform") {
             self.transform(node.attribute("transform").unwrap_or_default());
         }
-        let [r, g, b] = style.fill.unwrap_or_default();
-        self.content.set_fill_rgb(r, g, b);
+        let [red, green, blue] = style.fill.unwrap_or_default();
+        self.content.set_fill_rgb(red, green, blue);
         self.content.begin_text();
         let (x, y) = (number(node, "x") - before, number(node, "y"));
         self.content.set_text_matrix([1.0, 0.0, 0.0, -1.0, x, y]);
