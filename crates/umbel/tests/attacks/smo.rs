@@ -186,11 +186,13 @@ fn acks_of_nothing_and_malformed_segments_are_dropped_and_counted() {
 fn segments_to_the_channel_outside_of_the_window_put_no_byte_into_a_stream() {
     let forge = |victims: Victims| {
         let mut random = random();
+        // Drawn once: of thousands of places, one would be within the window by chance.
+        let seq = Seq(random.next_u32());
         move |forger: &mut Forger| {
             let head = Head {
                 source_port: PORT,
                 destination_port: PORT,
-                seq: Seq(random.next_u32()),
+                seq,
                 ack: Seq(random.next_u32()),
                 flags: Flags::ACK | Flags::PSH,
                 window: 65_535,
