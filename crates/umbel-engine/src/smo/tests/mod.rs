@@ -5,7 +5,6 @@ mod conditions;
 mod corners;
 mod delivery;
 mod network;
-mod questions;
 mod repairs;
 mod rules;
 mod script;
