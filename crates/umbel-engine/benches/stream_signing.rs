@@ -8,7 +8,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::hint::black_box;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use umbel_engine::rlm::{
     StreamKey,
 };
 use umbel_engine::{Address, Allowance, Datagram, Engine, Instant, TransmitBuf};
+use umbel_seeds::timed;
 use umbel_wire::rlm::{SignedHeader, channels};
 use umbel_wire::{Channel, SmallBlockHeader, Tsi};
 
@@ -28,19 +28,6 @@ const PACKETS: u32 = 2_000;
 const REPETITIONS: usize = 5;
 const VERSION: u64 = 1;
 const TSI: Tsi = Tsi(7);
-
-/// Returns the processor time that this thread has had, in seconds.
-fn processor_time() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    stat.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
-}
-
-/// Returns the time of a step.
-fn timed<T>(step: impl FnOnce() -> T) -> (f64, T) {
-    let begun = processor_time();
-    let result = black_box(step());
-    (processor_time() - begun, result)
-}
 
 fn keys() -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap()

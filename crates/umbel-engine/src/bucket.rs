@@ -40,12 +40,16 @@ impl Bucket {
         self.full_at = self.full_after(now, nanos(cost));
     }
 
+    /// Returns whether the bucket holds these tokens.
+    fn holds(&self, now: Instant, cost: u64) -> bool {
+        self.full_after(now, cost) - now.as_nanos() <= self.depth
+    }
+
     /// Takes tokens if the bucket holds them. Returns whether it did.
     fn take(&mut self, now: Instant, cost: u64) -> bool {
-        let full_at = self.full_after(now, cost);
-        let holds = full_at - now.as_nanos() <= self.depth;
+        let holds = self.holds(now, cost);
         if holds {
-            self.full_at = full_at;
+            self.full_at = self.full_after(now, cost);
         }
         holds
     }
@@ -75,6 +79,11 @@ impl Limiter {
         let per_event = Duration::from_secs(1) / limit.per_s.max(1);
         let bucket = Bucket::new(per_event * limit.burst.max(1));
         Limiter { bucket, per_event: nanos(per_event) }
+    }
+
+    /// Returns whether an event would be let through now.
+    pub fn admits(&self, now: Instant) -> bool {
+        self.bucket.holds(now, self.per_event)
     }
 
     /// Returns whether an event is let through. It then counts.

@@ -55,3 +55,7 @@ pub use transmit::{
     Address, Allowance, Datagram, MTU_RESERVE, Membership, RateClass, SessionId, Transmit,
     TransmitBuf,
 };
+
+/// Signs a message with the key of its sender, Ed25519 [RFC 8032]. The same message has the same
+/// signature.
+pub type Sign = Box<dyn Fn(&[u8]) -> [u8; 64] + Send>;

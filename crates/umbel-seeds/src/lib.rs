@@ -1,8 +1,10 @@
-//! The seeds with which tests draw their faults. Tests alone depend on this crate.
+//! What tests and benchmarks of several crates share: the seeds with which tests draw their faults,
+//! and the processor time that a benchmark takes. Nothing else depends on this crate.
 //!
 //! `UMBEL_SEEDS=1000 cargo test …` runs each test with 1,000 seeds, `UMBEL_SEED=7 cargo test …`
 //! with that one.
 
+use std::hint::black_box;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -27,4 +29,23 @@ pub fn for_seeds(count: u64, test: impl Fn(u64)) {
 /// Returns the number that is the value of an environment variable, if it is one.
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Runs a step. Returns the seconds of the processor that this thread had for it, so that a busy
+/// machine changes them little.
+///
+/// # Panics
+///
+/// If the system does not report them, as Linux does.
+pub fn timed<T>(step: impl FnOnce() -> T) -> (f64, T) {
+    let begun = processor_time();
+    let result = black_box(step());
+    (processor_time() - begun, result)
+}
+
+/// Returns the processor time that this thread has had, in seconds.
+fn processor_time() -> f64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux reports it");
+    let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok());
+    nanos.expect("it is a number") / 1e9
 }

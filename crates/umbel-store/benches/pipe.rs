@@ -12,9 +12,11 @@ use std::io::Read;
 
 use bytes::Bytes;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use umbel_engine::Sign;
 use umbel_engine::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 use umbel_engine::tmtp::FEED;
-use umbel_store::feed::{BlockShape, PipeId, Sign, pipe, pipe_sink};
+use umbel_seeds::timed;
+use umbel_store::feed::{BlockShape, PipeId, pipe, pipe_sink};
 use umbel_wire::Tsi;
 
 const SHAPE: BlockShape = BlockShape { symbol_len: 1_444, block_symbols: 64, sealed: false };
@@ -26,19 +28,6 @@ const REPETITIONS: usize = 5;
 const RATE: f64 = 125e6;
 /// Memory of either end, for all of it.
 const MEMORY: usize = 2 * CONTENT;
-
-/// Returns the processor time that this thread has had, in seconds.
-fn processor_time() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    stat.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
-}
-
-/// Returns the time of a step.
-fn timed<T>(step: impl FnOnce() -> T) -> (f64, T) {
-    let begun = processor_time();
-    let result = black_box(step());
-    (processor_time() - begun, result)
-}
 
 /// Symbols of all blocks.
 type Sent = Vec<Vec<Bytes>>;

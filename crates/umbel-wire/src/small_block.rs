@@ -137,10 +137,10 @@ fn bad(what: &'static str, problem: &'static str) -> ParseError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    const HEADER: SmallBlockHeader = SmallBlockHeader {
+    pub(crate) const HEADER: SmallBlockHeader = SmallBlockHeader {
         tsi: Tsi(0x0A0B_0C0D),
         toi: Toi(1),
         transmission: 0x1122_3344,

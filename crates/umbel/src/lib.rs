@@ -24,6 +24,7 @@ pub mod gateway;
 pub mod get;
 mod http;
 pub mod list;
+mod process;
 pub mod router;
 pub mod serve;
 pub mod smo;

@@ -79,5 +79,5 @@ pub use config::{
 };
 pub use drops::{DropReason, Drops};
 pub use receiver::Receiver;
-pub use signing::{Sign, Signing};
+pub use signing::Signing;
 pub use source::Source;

@@ -5,10 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 use umbel_wire::EmitError;
 use umbel_wire::rlm::SignedHeader;
-use umbel_wire::rlm::signed::{SIGNATURE_LEN, message_of};
+use umbel_wire::rlm::signed::message_of;
 
-/// Signs a message with the key of the source [RFC 8032]. The same message has the same signature.
-pub type Sign = Box<dyn Fn(&[u8]) -> [u8; SIGNATURE_LEN] + Send>;
+use crate::Sign;
 
 /// Signs the packets of a stream as they leave, below the erasure code. So repair packets are
 /// signed as well, and a receiver restores nothing from what others sent.

@@ -346,9 +346,7 @@ impl Report {
         }
         write_file(&dir.join("report.html"), html::page(self))
     }
-}
 
-impl Report {
     /// Writes each figure as PDF, too, beside its SVG.
     ///
     /// # Errors

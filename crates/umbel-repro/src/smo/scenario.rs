@@ -12,7 +12,7 @@ use crate::pool::Experiment;
 use crate::record::record;
 
 /// Payload of a segment: the paper's frame of 1,448 bytes.
-pub(super) const MSS: u16 = 1448;
+pub const MSS: u16 = 1448;
 /// ACKs per second that the paper's server could process: "50,000 to 60,000" [SMO §V-B].
 pub(super) const SERVER_ACKS: u32 = 55_000;
 /// ACKs that wait at the server at most. Chosen.

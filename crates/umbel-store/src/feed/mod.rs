@@ -40,8 +40,8 @@ pub use files::{FeedPrepared, FileEvent, FileFeed};
 pub use layout::{BlockShape, Layout, LayoutError};
 pub use manifest::{Manifest, ManifestError};
 pub use pipe::{
-    PipeEvent, PipeFeed, PipeId, PipeKeeper, PipeOutcome, PipeReader, PipeSink, PipeWriter, Sign,
-    pipe, pipe_sink,
+    PipeEvent, PipeFeed, PipeId, PipeKeeper, PipeOutcome, PipeReader, PipeSink, PipeWriter, pipe,
+    pipe_sink,
 };
 
 /// The contents that a feed's source sends.

@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use umbel_engine::Sign;
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
 
 use super::head::HeadFeed;
@@ -24,7 +25,7 @@ use super::{BlockShape, encoding_symbol};
 
 use run::Ending;
 
-pub use run::{PipeId, Sign};
+pub use run::PipeId;
 pub use sink::{PipeEvent, PipeOutcome, PipeReader, PipeSink, pipe_sink};
 
 /// Creates the two ends of a pipe in a source. `memory` is the maximum number of bytes of the

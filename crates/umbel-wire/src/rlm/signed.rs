@@ -165,19 +165,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::small_block::tests::HEADER;
     use crate::{SmallBlockPacket, Toi, Tsi};
 
     fn header() -> SignedHeader {
-        let header = SmallBlockHeader {
-            tsi: Tsi(0x0A0B_0C0D),
-            toi: Toi(1),
-            transmission: 0x1122_3344,
-            index: 0x5566_7788,
-            sbn: 0xFEDC_BA98,
-            block_symbols: 64,
-            esi: 0xFE,
-        };
-        SignedHeader { header, turn: 0x99AA }
+        SignedHeader { header: HEADER, turn: 0x99AA }
     }
 
     fn packet(header: SignedHeader, symbol: &[u8]) -> Vec<u8> {

@@ -14,7 +14,6 @@ mod check;
 mod loopback;
 mod namespaces;
 mod plan;
-pub(crate) mod process;
 mod repository;
 
 use std::path::{Path, PathBuf};

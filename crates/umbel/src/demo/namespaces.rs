@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
-use crossbeam_channel::{Receiver, Sender};
+use anyhow::Context;
+use crossbeam_channel::Sender;
 use serde_json::Value;
 use umbel_engine::units::Rate;
 use umbel_lab::{Lab, Topology};
 
-use super::process::Process;
 use super::{Client, Message, Sent, Stage, Tale};
+use crate::process::{Process, Reporter};
 
 /// Name of the server's host.
 const SERVER: &str = "server";
@@ -23,7 +23,7 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(20);
 /// One host for the server and one for each client, around a switch.
 pub(super) struct Namespaces {
     // Fields drop in this order: the processes in the lab end before it does.
-    server: Option<(Process, Receiver<Value>)>,
+    server: Option<Reporter>,
     clients: Vec<Process>,
     lab: Lab,
     program: PathBuf,
@@ -70,14 +70,8 @@ impl Stage for Namespaces {
             "--state-dir",
         ]);
         command.arg(&self.state_dir).arg("--").arg(dir);
-        let (say, said) = crossbeam_channel::unbounded();
-        let hear = move |event: Option<Value>| {
-            // The other end is gone when nothing waits for the server any more.
-            let _ = event.map(|event| say.send(event));
-        };
-        let process = Process::start(command, hear).context("cannot start the server")?;
-        self.server = Some((process, said.clone()));
-        let serving = await_event(&said, "serving")?;
+        let server = self.server.insert(Reporter::start("the server", command)?);
+        let serving = server.wait_for("serving", SERVER_PATIENCE)?;
         let url = serving["url"].as_str().context("the server prints no URL")?;
         Ok(url.to_owned())
     }
@@ -109,25 +103,11 @@ impl Stage for Namespaces {
     }
 
     fn stop(&mut self) -> anyhow::Result<Sent> {
-        let (process, said) = self.server.take().context("the server was not started")?;
-        process.interrupt().context("cannot stop the server")?;
-        let report = &await_event(&said, "stopped")?["report"];
+        let mut server = self.server.take().context("the server was not started")?;
+        server.interrupt().context("cannot stop the server")?;
+        let report = &server.wait_for("stopped", SERVER_PATIENCE)?["report"];
         let count = |name: &str| report[name].as_u64().unwrap_or_default();
         Ok(Sent { bytes: count("bytes"), unicast_bytes: count("unicast_bytes") })
-    }
-}
-
-/// Waits until the server reports an event.
-fn await_event(said: &Receiver<Value>, name: &str) -> anyhow::Result<Value> {
-    loop {
-        let event = said
-            .recv_timeout(SERVER_PATIENCE)
-            .map_err(|_| anyhow!("the server did not say that it is {name}"))?;
-        match event["event"].as_str() {
-            Some("error") => return Err(anyhow!("the server: {}", text(&event, "message"))),
-            Some(event_name) if event_name == name => return Ok(event),
-            _ => {}
-        }
     }
 }
 

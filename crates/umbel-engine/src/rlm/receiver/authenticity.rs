@@ -1,12 +1,10 @@
 //! Which packets of a stream are its source's.
 
-use std::time::Duration;
-
 use ring::signature::{ED25519, UnparsedPublicKey};
 use umbel_wire::rlm::SignedPacket;
 
 use crate::Instant;
-use crate::bucket::{Bucket, Limit};
+use crate::bucket::{Limit, Limiter};
 use crate::rlm::config::StreamKey;
 use crate::rlm::drops::DropReason;
 use crate::seal::Window;
@@ -22,21 +20,18 @@ pub(super) struct Authenticity {
     /// Numbers seen of each layer. They stay when the layer is left, so that nobody can repeat what
     /// was sent before.
     seen: Vec<Window>,
-    /// Time for wrong signatures, and what each takes of it.
-    wrong: Bucket,
-    cost: Duration,
+    /// Wrong signatures that may still be looked at.
+    wrong: Limiter,
     /// The message that was verified last.
     message: Vec<u8>,
 }
 
 impl Authenticity {
     pub(super) fn new(key: StreamKey, layers: usize, limit: Limit) -> Authenticity {
-        let cost = Duration::from_secs(1) / limit.per_s.max(1);
         Authenticity {
             key,
             seen: vec![Window::new(WORDS); layers],
-            wrong: Bucket::new(cost * limit.burst.max(1)),
-            cost,
+            wrong: Limiter::new(limit),
             message: Vec::new(),
         }
     }
@@ -59,13 +54,13 @@ impl Authenticity {
         if !seen.is_fresh(signed.number) {
             return Err(DropReason::Duplicate);
         }
-        if self.wrong.ready_at() > now {
+        if !self.wrong.admits(now) {
             return Err(DropReason::Unchecked);
         }
         signed.message(self.key.version, layer, &mut self.message);
         let key = UnparsedPublicKey::new(&ED25519, &self.key.public);
         if key.verify(&self.message, signed.signature).is_err() {
-            self.wrong.spend(now, self.cost);
+            self.wrong.take(now);
             return Err(DropReason::Forged);
         }
         seen.note(signed.number);

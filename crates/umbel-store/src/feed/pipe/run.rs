@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 
 use ring::signature::{ED25519, UnparsedPublicKey};
+use umbel_engine::Sign;
 use umbel_wire::Tsi;
 
 use super::super::BlockShape;
@@ -41,9 +42,6 @@ pub struct PipeId {
     /// Version of its announcement.
     pub version: u64,
 }
-
-/// Signs runs with the key that the receivers know.
-pub type Sign = Box<dyn Fn(&[u8]) -> [u8; SIGNATURE_LEN] + Send>;
 
 /// Place of a block in its pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

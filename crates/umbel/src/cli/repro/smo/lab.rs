@@ -9,23 +9,19 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
-use crossbeam_channel::Receiver;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockType, SockaddrStorage, connect};
-use serde_json::Value;
 use tempfile::TempDir;
 use umbel_lab::{Impairment, Lab, Node, Topology};
 use umbel_repro::smo::kernel::{HOSTS, LOSING, LOSS, Laboratory, Measured, Session};
-use umbel_repro::smo::scenario::{Load, Rule};
+use umbel_repro::smo::scenario::{Load, MSS, Rule};
 
 use crate::cli::output::Output;
-use crate::demo::process::Process;
+use crate::process::Reporter;
 
 const SERVER: &str = "server";
 const SWITCH: &str = "switch";
-/// Payload of a segment, as in the simulation.
-const MSS: u32 = 1_448;
 /// Time that a server, helper or relay may take to start, or to end.
 const SOON: Duration = Duration::from_secs(30);
 /// Files that may be open besides a socket for each receiver: those of the hosts and programs.
@@ -100,8 +96,8 @@ impl Namespaces {
         server.args(["serve", "--listen", ":8080", "--channel", &channel(0), "--file", "file"]);
         server.args(["--receivers", &connections.to_string(), "--rate", &rate]);
         server.args(["--fairness", &fairness, "--mss", &MSS.to_string()]);
-        let server = Program::start(SERVER, server)?;
-        server.wait_for("serving")?;
+        let server = Reporter::start(SERVER, server)?;
+        server.wait_for("serving", SOON)?;
         let mut programs = Vec::new();
         for group in &groups {
             programs.extend(stage.start(group)?);
@@ -125,7 +121,7 @@ impl Namespaces {
         let first = outcomes.iter().filter_map(|received| received.first).min();
         let last = outcomes.iter().filter_map(|received| received.last).max();
         let (first, last) = first.zip(last).context("nobody received anything")?;
-        let summary = server.wait_for("done")?["summary"].take();
+        let summary = server.wait_for("done", SOON)?["summary"].take();
         let count = |name: &str| summary["traffic"][name].as_u64().unwrap_or_default();
         let filtered = summary["filtered"].as_u64().unwrap_or_default();
         Ok(Measured {
@@ -147,7 +143,8 @@ fn channel(number: u32) -> String {
 
 /// Returns bytes that differ from segment to segment.
 fn content(segments: u32) -> Vec<u8> {
-    let words = (0..segments * MSS / 4).map(|word| word.wrapping_mul(0x9e37_79b9).to_be_bytes());
+    let words =
+        (0..segments * u32::from(MSS) / 4).map(|word| word.wrapping_mul(0x9e37_79b9).to_be_bytes());
     words.flatten().collect()
 }
 
@@ -223,7 +220,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Starts what a group needs: its relay, if it has one, and its helper.
-    fn start(&self, group: &Group) -> anyhow::Result<Vec<Program>> {
+    fn start(&self, group: &Group) -> anyhow::Result<Vec<Reporter>> {
         let target = |number, address: Ipv4Addr| format!("{}@{address}", channel(number));
         let mut programs = Vec::new();
         if group.channel > 0 {
@@ -231,15 +228,15 @@ impl<'a> Stage<'a> {
             relay.args(["relay", &target(0, self.host(SERVER)?.addr4()), "--listen", ":8080"]);
             relay.args(["--channel", &channel(group.channel)]);
             relay.args(["--receivers", &group.receivers.to_string(), "--rate", "100M"]);
-            let relay = Program::start(&group.server, relay)?;
-            relay.wait_for("serving")?;
+            let relay = Reporter::start(&group.server, relay)?;
+            relay.wait_for("serving", SOON)?;
             programs.push(relay);
         }
         let mut helper = self.smo(&group.host)?;
         let server = self.host(&group.server)?.addr4();
         helper.args(["join", &target(group.channel, server)]);
-        let helper = Program::start(&group.host, helper)?;
-        helper.wait_for("joined")?;
+        let helper = Reporter::start(&group.host, helper)?;
+        helper.wait_for("joined", SOON)?;
         programs.push(helper);
         Ok(programs)
     }
@@ -253,42 +250,6 @@ impl<'a> Stage<'a> {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name.as_str()));
         let sent = line.and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
         sent.context("the kernel does not say what the server sent")
-    }
-}
-
-/// A running command, and what it reports.
-struct Program {
-    name: String,
-    said: Receiver<Value>,
-    _process: Process,
-}
-
-impl Program {
-    fn start(name: &str, command: Command) -> anyhow::Result<Program> {
-        let (say, said) = crossbeam_channel::unbounded();
-        let hear = move |event: Option<Value>| {
-            // The other end is gone when nothing waits for the program any more.
-            let _ = event.map(|event| say.send(event));
-        };
-        let process = Process::start(command, hear).with_context(|| format!("on {name}"))?;
-        Ok(Program { name: name.to_owned(), said, _process: process })
-    }
-
-    /// Waits until it reports an event.
-    fn wait_for(&self, event: &str) -> anyhow::Result<Value> {
-        let until = Instant::now() + SOON;
-        loop {
-            let said = self.said.recv_deadline(until);
-            let said = said.map_err(|_| anyhow!("{} does not say: {event}", self.name))?;
-            match said["event"].as_str() {
-                Some(name) if name == event => return Ok(said),
-                Some("error") => {
-                    let message = said["message"].as_str().unwrap_or_default();
-                    return Err(anyhow!("{}: {message}", self.name));
-                }
-                _ => {}
-            }
-        }
     }
 }
 
