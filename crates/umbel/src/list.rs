@@ -45,13 +45,14 @@ pub fn list(
     let say = |message: &ClientMessage| {
         let mut bytes = Vec::new();
         message.emit(&mut bytes);
-        session.send(bytes.into())
+        // If the session has ended, its last event says why.
+        let _ = session.send(bytes.into());
     };
     let agent = concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned();
-    say(&ClientMessage::Hello { agent, token: url.token.clone(), seals: true })?;
+    say(&ClientMessage::Hello { agent, token: url.token.clone(), seals: true });
     let ask =
         |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
-    say(&ask(0))?;
+    say(&ask(0));
     loop {
         let event = inbox.recv_timeout(PATIENCE).context("the server does not answer")?;
         let bytes = match event {
@@ -72,10 +73,10 @@ pub fn list(
                     session.close(Duration::from_millis(200));
                     return Ok(Listing { items: total, missing: asked.missing().collect() });
                 };
-                say(&ask(cursor))?;
+                say(&ask(cursor));
             }
             // It reads nothing there, and says so that the server need not wait for it.
-            Some(ServerMessage::Key(key)) => say(&ClientMessage::HasKey { key: key.id })?,
+            Some(ServerMessage::Key(key)) => say(&ClientMessage::HasKey { key: key.id }),
             Some(ServerMessage::Failed { reason, .. } | ServerMessage::Refused { reason }) => {
                 bail!(reason)
             }
