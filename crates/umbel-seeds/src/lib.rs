@@ -7,6 +7,9 @@
 use std::hint::black_box;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
 
 /// Returns the seeds of a test: 0 to `count`, or what `UMBEL_SEEDS` or `UMBEL_SEED` say.
 pub fn seeds(count: u64) -> Range<u64> {
@@ -38,14 +41,9 @@ pub fn number(variable: &str) -> Option<u64> {
 ///
 /// If the system does not report them, as Linux does.
 pub fn timed<T>(step: impl FnOnce() -> T) -> (f64, T) {
-    let begun = processor_time();
+    let now = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+    let now = || now().expect("Linux has this clock");
+    let begun = now();
     let result = black_box(step());
-    (processor_time() - begun, result)
-}
-
-/// Returns the processor time that this thread has had, in seconds.
-fn processor_time() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux reports it");
-    let nanos = stat.split_whitespace().next().and_then(|nanos| nanos.parse::<f64>().ok());
-    nanos.expect("it is a number") / 1e9
+    (now().saturating_sub(begun).as_secs_f64(), result)
 }

@@ -82,45 +82,17 @@ impl Namespaces {
         let content = content(session.segments());
         std::fs::write(stage.directory.path().join("file"), &content)?;
         let groups = groups(session);
-        let rate = match session.load {
-            Load::Frames(_, every_us) => u64::from(MSS) * 8 * 1_000_000 / u64::from(every_us),
-            Load::Bulk(_) | Load::For(_) => 100_000_000,
-        };
-        let rate = format!("{rate}bit/s");
-        let fairness = match session.rule {
-            Rule::Strict => "strict".to_owned(),
-            Rule::Essential(a, b) => format!("{a},{b}"),
-        };
-        let connections = if session.relays > 0 { session.relays } else { session.receivers };
-        let mut server = stage.smo(SERVER)?;
-        server.args(["serve", "--listen", ":8080", "--channel", &channel(0), "--file", "file"]);
-        server.args(["--receivers", &connections.to_string(), "--rate", &rate]);
-        server.args(["--fairness", &fairness, "--mss", &MSS.to_string()]);
-        let server = Reporter::start(SERVER, server)?;
-        server.wait_for("serving", SOON)?;
+        let server = stage.serve(session)?;
         let mut programs = Vec::new();
         for group in &groups {
             programs.extend(stage.start(group)?);
         }
-        let until = Instant::now() + PATIENCE;
-        let outcomes: Vec<anyhow::Result<Received>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = groups
-                .iter()
-                .map(|group| {
-                    let content = &content;
-                    let (host, address) = (stage.host(&group.host), stage.address(&group.server));
-                    scope.spawn(move || receive(host?, address?, group.receivers, content, until))
-                })
-                .collect();
-            let gone = || Err(anyhow!("a thread of receivers is gone"));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| gone())).collect()
-        });
-        let outcomes = outcomes.into_iter().collect::<anyhow::Result<Vec<Received>>>()?;
+        let received = stage.receive(&groups, &content)?;
         let sent = stage.sent()?;
-        let whole: u32 = outcomes.iter().map(|received| received.whole).sum();
-        let first = outcomes.iter().filter_map(|received| received.first).min();
-        let last = outcomes.iter().filter_map(|received| received.last).max();
+        let first = received.iter().filter_map(|received| received.first).min();
+        let last = received.iter().filter_map(|received| received.last).max();
         let (first, last) = first.zip(last).context("nobody received anything")?;
+        let whole: u32 = received.iter().map(|received| received.whole).sum();
         let summary = server.wait_for("done", SOON)?["summary"].take();
         let count = |name: &str| summary["traffic"][name].as_u64().unwrap_or_default();
         let filtered = summary["filtered"].as_u64().unwrap_or_default();
@@ -219,6 +191,26 @@ impl<'a> Stage<'a> {
         Ok(command)
     }
 
+    /// Starts the server of a session, which begins when all are connected.
+    fn serve(&self, session: &Session) -> anyhow::Result<Reporter> {
+        let rate = match session.load {
+            Load::Frames(_, every_us) => u64::from(MSS) * 8 * 1_000_000 / u64::from(every_us),
+            Load::Bulk(_) | Load::For(_) => 100_000_000,
+        };
+        let fairness = match session.rule {
+            Rule::Strict => "strict".to_owned(),
+            Rule::Essential(a, b) => format!("{a},{b}"),
+        };
+        let connections = if session.relays > 0 { session.relays } else { session.receivers };
+        let mut server = self.smo(SERVER)?;
+        server.args(["serve", "--listen", ":8080", "--channel", &channel(0), "--file", "file"]);
+        server.args(["--receivers", &connections.to_string(), "--rate", &format!("{rate}bit/s")]);
+        server.args(["--fairness", &fairness, "--mss", &MSS.to_string()]);
+        let server = Reporter::start(SERVER, server)?;
+        server.wait_for("serving", SOON)?;
+        Ok(server)
+    }
+
     /// Starts what a group needs: its relay, if it has one, and its helper.
     fn start(&self, group: &Group) -> anyhow::Result<Vec<Reporter>> {
         let target = |number, address: Ipv4Addr| format!("{}@{address}", channel(number));
@@ -239,6 +231,22 @@ impl<'a> Stage<'a> {
         helper.wait_for("joined", SOON)?;
         programs.push(helper);
         Ok(programs)
+    }
+
+    /// Connects all receivers, each group from a thread. Returns what the groups had of this
+    /// content.
+    fn receive(&self, groups: &[Group], content: &[u8]) -> anyhow::Result<Vec<Received>> {
+        let until = Instant::now() + PATIENCE;
+        std::thread::scope(|scope| {
+            let receive = |group: &Group| {
+                let (host, address) = (self.host(&group.host), self.address(&group.server));
+                let receivers = group.receivers;
+                scope.spawn(move || receive(host?, address?, receivers, content, until))
+            };
+            let threads: Vec<_> = groups.iter().map(receive).collect();
+            let gone = || Err(anyhow!("a thread of receivers is gone"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| gone())).collect()
+        })
     }
 
     /// Returns the bytes that the server's interface has sent.
