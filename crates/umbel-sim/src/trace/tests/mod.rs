@@ -17,8 +17,6 @@ use crate::link::LinkSpec;
 use crate::network::{LinkId, Network, NodeId};
 use crate::packet::{Destination, FlowId, GroupId, Kind, Packet};
 
-#[cfg(feature = "parquet")]
-mod parquet;
 mod tables;
 mod tshark;
 
