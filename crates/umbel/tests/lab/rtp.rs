@@ -129,8 +129,11 @@ fn two_encodings_of_ffmpeg_reach_another_as_one_stream() {
         (Some(0), Some(0))
     );
     let sent = end(source.process);
-    assert!(sent["taken"].as_u64().unwrap() > 120, "{sent}");
-    assert_eq!((sent["refused"].as_u64(), sent["dropped"].as_u64()), (Some(0), Some(0)), "{sent}");
+    let [taken, refused, dropped] =
+        ["taken", "refused", "dropped"].map(|field| sent[field].as_u64().unwrap());
+    assert!(taken > 120 && refused == 0, "{sent}");
+    // An encoder that stalled makes up for it at once, beyond the rate of its layer.
+    assert!(dropped <= taken / 20, "{sent}");
 }
 
 #[test]
