@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use anyhow::{Context, anyhow, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::BASE32_NOPAD;
-use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape};
+use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape, node_id};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::{Feed, FeedContent};
@@ -156,9 +156,14 @@ pub(crate) fn host_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Returns a random node number.
-fn node_id() -> anyhow::Result<NodeId> {
-    Ok(NodeId(u64::from_be_bytes(random()?)))
+/// Returns the number of a new node of a feed, and the seed of its keys. In an open feed that has
+/// keys the number is their digest. Else it is random, and there is no seed.
+fn new_node(feed: Tsi, keyed: bool) -> anyhow::Result<(NodeId, Option<[u8; 32]>)> {
+    if !keyed {
+        return Ok((NodeId(u64::from_be_bytes(random()?)), None));
+    }
+    let seed = random()?;
+    Ok((node_id(feed, &seed), Some(seed)))
 }
 
 /// Creates the generators of a node.

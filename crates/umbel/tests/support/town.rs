@@ -1,6 +1,5 @@
 //! The lab of attacks: a source, honest receivers, and a stranger.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
 use umbel_lab::{Impairment, Lab, Node};
@@ -95,14 +94,15 @@ impl Door {
 }
 
 /// A tap, and what tells of the datagrams that it sees.
-type Sniffer = (Tap<(mpsc::Sender<Sniffed>, Ipv4Addr)>, mpsc::Receiver<Sniffed>);
+type Sniffer = (Tap<(mpsc::Sender<Sniffed>, String)>, mpsc::Receiver<Sniffed>);
 
-/// Shows what passes on all links but data packets, and what a host sends itself.
+/// Shows what passes on all links but data packets, and what a host sends itself, under whatever
+/// address. Otherwise one that answers what it sees would answer itself, more and more often.
 pub(crate) fn sniff(lab: &Lab, but: Node<'_>) -> Sniffer {
     let (tell, told) = mpsc::channel();
-    let tap = Tap::new(lab, (tell, but.addr4()), |(tell, here), sight| {
+    let tap = Tap::new(lab, (tell, but.name().to_owned()), |(tell, here), sight| {
         let IpDatagram { source, destination, payload, .. } = sight.datagram;
-        if sight.is_sent && source.ip() != IpAddr::V4(*here) && payload.len() < 1_300 {
+        if sight.is_sent && sight.node != here && payload.len() < 1_300 {
             // The attack may be over.
             let _ = tell.send((source, destination, payload.to_vec()));
         }

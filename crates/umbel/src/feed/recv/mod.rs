@@ -453,14 +453,14 @@ fn config(
     name: Option<String>,
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
-    let id = super::node_id()?;
+    let (id, seed) = super::new_node(feed.tsi, feed.keyed)?;
     // The port is known once the socket exists.
     let address = std::net::SocketAddr::new(feed.source.ip(), 1);
     let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address);
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    node.admission = token;
+    (node.admission, node.seed) = (token, seed);
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
     config.repair.hold_up = super::hold_up(feed);
