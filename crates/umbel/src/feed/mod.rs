@@ -166,6 +166,14 @@ fn new_node(feed: Tsi, keyed: bool) -> anyhow::Result<(NodeId, Option<[u8; 32]>)
     Ok((node_id(feed, &seed), Some(seed)))
 }
 
+/// Returns what a receiver should know of the trust in a feed, if there is something.
+fn caution(feed: &Feed) -> Option<&'static str> {
+    (!feed.keyed && !feed.token && feed.sealed.is_none()).then_some(
+        "this open feed is of an earlier release, whose nodes have no keys: who forges addresses \
+         can hold it up or end it, but alters nothing; a newer umbel at its sender helps",
+    )
+}
+
 /// Creates the generators of a node.
 fn draws() -> anyhow::Result<Draws> {
     Ok(Draws::from_seed(u64::from_be_bytes(random()?)))
@@ -195,6 +203,20 @@ mod tests {
         assert_eq!(any.0.source, Some(source), "its group may be one of any source");
         let error = channels(Tsi(1), source, Some(source)).unwrap_err();
         assert!(error.to_string().contains("no multicast address"), "{error}");
+    }
+
+    #[test]
+    fn only_of_an_open_feed_of_an_earlier_release_there_is_a_caution() {
+        let open = crate::directory::tests::feed("f", 1);
+        let sealed = Some(umbel_wire::feed::Sealed {
+            key: [1; 32],
+            head_len: 1,
+            head_digest: umbel_wire::Digest([1; 32]),
+        });
+        assert!(caution(&open).is_some());
+        assert_eq!(caution(&Feed { keyed: true, ..open.clone() }), None);
+        assert_eq!(caution(&Feed { token: true, ..open.clone() }), None);
+        assert_eq!(caution(&Feed { sealed, ..open }), None);
     }
 
     #[test]

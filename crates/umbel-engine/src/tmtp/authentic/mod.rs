@@ -45,7 +45,9 @@
 //! its address.
 //!
 //! So everybody can come, under a number of its own, and nobody speaks under another's. Signatures
-//! are checked at most [`CHECKS`] times a second, and pairs are made at most [`JOINS`] times.
+//! are checked at most as often as [`CHECKS`] says, and pairs are made at most [`JOINS`] times a
+//! second. A node under a flood of signatures hears some of its parent's beacons only, so its
+//! parent may be silent for longer then ([`Authentic::take_deafness`]).
 //!
 //! # Messages
 //!
@@ -101,6 +103,7 @@ use super::config::{List, NodeConfig};
 use super::drops::DropReason;
 use super::incoming;
 use super::tree::Answers;
+use crate::bucket::Limiter;
 use crate::{Address, Datagram, Instant};
 
 pub use identity::node_id;
@@ -177,8 +180,10 @@ pub(super) struct Authentic {
     /// The keys of this node, in an open feed. Then there are no keys of the tree.
     identity: Option<Box<Identity>>,
     /// Signatures that were checked, and pairs that were made, in an open feed.
-    checks: Answers,
+    checks: Limiter,
     joins: Answers,
+    /// Whether a signature was not checked for want of time, which was not asked for yet.
+    deaf: bool,
     /// The source's list.
     desk: Option<Desk>,
     /// This node, as long as it has no keys.
@@ -245,8 +250,9 @@ impl Authentic {
             token,
             keys,
             identity,
-            checks: Answers::new(CHECKS, CHECKS),
+            checks: Limiter::new(CHECKS),
             joins: Answers::new(JOINS.0, JOINS.1),
+            deaf: false,
             desk,
             applicant,
             secret,
@@ -316,6 +322,12 @@ impl Authentic {
         let (_, since) = self.doubts.filter(|(count, _)| *count >= most)?;
         let open = self.proved || self.told || self.is_waiting();
         (!open).then_some(since + time)
+    }
+
+    /// Returns whether something was not heard since the last call, because too much came to check
+    /// its signature.
+    pub(super) fn take_deafness(&mut self) -> bool {
+        std::mem::take(&mut self.deaf)
     }
 
     /// Returns a message with its stamp, as it goes to an address.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use umbel_wire::Channel;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
-use umbel_wire::tmtp::{Body, Message, MessageType, NodeKeys, SignedStamp, Stamp};
+use umbel_wire::tmtp::{
+    BlockRun, Body, Message, MessageType, Nack, NackRun, Need, NodeKeys, SignedStamp, Stamp,
+};
 
 use super::delivery::{LONG, complete, rate};
 use super::failures::managers;
@@ -349,4 +351,45 @@ fn forges_every_address(door: Door) {
     world.extend_all();
     world.run_until(LONG, complete);
     assert_eq!(world.source().stats().fetched_sent, 0);
+}
+
+/// Gives a host so many messages of the group that are signed with the source's keys, wrongly.
+fn flood(world: &mut World, host: usize, count: u64) {
+    let keys = keys_of(world, 0).unwrap();
+    let runs = vec![NackRun { run: BlockRun { first: 0, count: 1 }, need: Need::Whole }];
+    let body = Body::Nack(Nack { parent: world.id(0), hop_limit: 1, runs });
+    let (sender, mut message) = (world.id(0), Vec::new());
+    Message { feed: FEED, sender, body }.emit(&mut message);
+    let source = Some(world.address_of(0).ip());
+    let by = Address::Channel(Channel { source, ..World::domain_group() });
+    let later = (world.now.as_nanos() / 1_000_000 + 10) << 20;
+    for n in 0..count {
+        let mut payload = message.clone();
+        SignedStamp { keys, number: later + n, signature: [7; 64] }.emit(&mut payload);
+        world.give(host, by, &payload);
+    }
+}
+
+#[test]
+fn a_flood_of_signatures_parts_nobody_from_its_parent() {
+    let mut world = world(5, Door::Open, Recovery::Tree, &[1, 1]);
+    expect_repeats(&mut world);
+    world.may_drop(DropReason::OverLimit);
+    world.run_until(LONG, |world| world.source().stats().totals.members == 2);
+    // The content comes meanwhile. Of ten signatures one is checked.
+    world.extend_all();
+    for _ in 0..3_000 {
+        for host in world.receivers() {
+            flood(&mut world, host, 50);
+        }
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_until(LONG, complete);
+    for host in world.receivers() {
+        let refused = world.receiver(host).drops().of(DropReason::OverLimit);
+        assert!(refused > 100_000, "{refused}");
+        let orphaned = |event: &&ReceiverEvent| **event == ReceiverEvent::Orphaned;
+        let times = world.receiver_events(host).iter().filter(orphaned).count();
+        assert_eq!(times, 0, "{host} lost its parent");
+    }
 }

@@ -323,6 +323,9 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
+    if let Some(caution) = super::caution(&feed) {
+        observer.note(caution);
+    }
 
     let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
