@@ -217,17 +217,13 @@ impl Honest {
         let mut said = Vec::new();
         let mut node = config(MALLORY, self.door);
         node.address = address(at);
-        match body {
-            Some(body) => {
-                let message = Message { feed: FEED, sender: node.id, body };
-                said.push(self.mallory.seal(self.now, Address::Host(address(to)), &message));
-            }
-            None => {
-                let payload = overheard.as_deref().unwrap_or_default();
-                let by = Address::Host(address(to));
-                let datagram = Datagram { by, hop_limit: None, payload };
-                let _ = self.mallory.open(self.now, &datagram, &node);
-            }
+        if let Some(body) = body {
+            let message = Message { feed: FEED, sender: node.id, body };
+            said.push(self.mallory.seal(self.now, Address::Host(address(to)), &message));
+        } else {
+            let payload = overheard.as_deref().unwrap_or_default();
+            let datagram = Datagram { by: Address::Host(address(to)), hop_limit: None, payload };
+            let _ = self.mallory.open(self.now, &datagram, &node);
         }
         while let Some((_, bytes)) = self.mallory.poll(self.now) {
             said.push(bytes);
