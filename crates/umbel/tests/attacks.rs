@@ -95,6 +95,33 @@ fn c1_wrong_symbols_cost_no_file() {
     withstands(&[], forgeries::false_symbols(SHAPE.0, SHAPE.1));
 }
 
+/// Returns how many packets a receiver has dropped for a reason, by its summary.
+fn dropped(summary: &Value, reason: &str) -> u64 {
+    let drops = summary["drops"].as_str().unwrap().split(", ");
+    let count = drops.filter_map(|drop| drop.strip_prefix(reason)?.trim().parse::<u64>().ok());
+    count.sum()
+}
+
+#[test]
+fn c1_wrong_symbols_of_the_source_cost_symbols_and_no_block() {
+    let Some(lab) = town() else { return };
+    let feeds = Feeds::new(&lab, &[("large", 2_000_000), ("small", 1_000)]);
+    let mut sender = feeds.send(&["--rate", "10M", "--wait-for", "4"]);
+    let mark = Mark::of(&sender.events("sending").remove(0));
+    let attack = forgeries::false_repairs_of_source(SHAPE.0, SHAPE.1);
+    let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
+    let mut receivers = HONEST.map(|host| feeds.recv(host, &[]));
+    let summaries = receivers.each_mut().map(|receiver| feeds.check(receiver, PATIENCE));
+    sender.wait_done(PATIENCE);
+    assert!(stranger.stop() > ATTACK);
+    // Each of the source's symbols that are in the feed, once for each receiver.
+    let all = (2_000_000 / SHAPE.1 * HONEST.len()) as u64;
+    let fetched: u64 = summaries.iter().map(|it| it["fetched"].as_u64().unwrap()).sum();
+    let blamed: u64 = summaries.iter().map(|it| dropped(it, "ForgedSymbol")).sum();
+    assert!(blamed >= 10, "the attack has hit, and digests have shown it: {summaries:?}");
+    assert!(fetched < all / 2, "blocks came as a whole: {summaries:?}");
+}
+
 /// Sends files to those on a list with keys while a stranger attacks them from the beginning.
 #[track_caller]
 fn withstands_sealed(attack: impl FnMut(&mut Voice, &[Heard]) + Send + 'static) {

@@ -74,17 +74,26 @@ pub(crate) fn false_symbols(k: u8, symbol_len: usize) -> impl FnMut(&mut Voice, 
     }
 }
 
-/// Repairs with wrong content blocks that receivers may lack, under the source's address and the
-/// numbers of the feed, so that they are taken (C1). Blocks have `k` symbols, or up to two less.
+/// Repairs with wrong content the blocks that are being sent, under the source's address and the
+/// numbers of the feed, so that these symbols are taken (C1). Blocks have `k` symbols, or up to two
+/// less.
 pub(crate) fn false_repairs_of_source(
     k: u8,
     symbol_len: usize,
 ) -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
-    move |voice, _| {
+    let mut sent = 1;
+    move |voice, heard| {
+        for message in heard.iter().filter_map(Heard::message) {
+            if let Body::Beacon(beacon) = message.body {
+                sent = sent.max(beacon.progress.sent);
+            }
+        }
         let turn = turns.next();
-        let (sbn, k) = (1 + (turn % 8) as u32, k - (turn / 8 % 3) as u8);
-        let esi = (turn / 24 % 255) as u8;
+        // Of the blocks, and of their lengths, each.
+        let (sbn, k) = (sent + (turn % 3) as u32, k - (turn / 3 % 3) as u8);
+        // Numbers beyond those that a source sends before it is asked.
+        let esi = k + (turn / 9 % u64::from(255 - k)) as u8;
         let packet = voice.mark.repair(sbn, (k, esi), &vec![turn as u8; symbol_len]);
         voice.say_as(voice.mark.source, voice.mark.domain, &packet);
     }
