@@ -145,7 +145,7 @@ impl Voice {
     /// Sends a datagram. The stranger's own messages get its stamps, if it has any.
     pub(crate) fn say(&mut self, to: SocketAddr, bytes: &[u8]) {
         let now = self.now();
-        let own = Message::parse(bytes).ok().and_then(|message| message.message());
+        let own = Message::parse(bytes).ok().and_then(umbel_wire::Parsed::message);
         let own = own.filter(|message| message.sender == self.me);
         let Some((stamps, message)) = self.stamps.as_mut().zip(own) else {
             return self.say_bare(to, bytes);
