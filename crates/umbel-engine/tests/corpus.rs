@@ -30,8 +30,11 @@ const TARGETS: [Target; 7] = [
 /// A target with two engines that talk to each other.
 type Pair = (&'static str, fn(&[u8]));
 
-const PAIRS: [Pair; 2] =
-    [("repository_sealed", checks::repository_sealed), ("tmtp_closed", checks::tmtp_closed)];
+const PAIRS: [Pair; 3] = [
+    ("repository_sealed", checks::repository_sealed),
+    ("tmtp_closed", checks::tmtp_closed),
+    ("tmtp_keyed", checks::tmtp_keyed),
+];
 
 /// Returns the files of a corpus, in the order of their names.
 fn files(target: &str) -> impl Iterator<Item = Vec<u8>> + use<> {
@@ -118,13 +121,14 @@ fn the_corpus_of_smo_delivery_replays() {
     checks::smo_delivery(&files("smo_delivery").collect::<Vec<_>>().concat());
 }
 
-/// Two engines that talk to each other behind a token and a seal; returns the symbols that came
+/// Two engines that talk to each other behind a token, a seal or keys; returns the symbols that came
 /// through.
 type Symbols = (&'static str, fn(&[u8]) -> usize);
 
-const SYMBOLS: [Symbols; 2] = [
+const SYMBOLS: [Symbols; 3] = [
     ("repository_sealed", checks::symbols_of_sealed_repository),
     ("tmtp_closed", checks::symbols_of_closed_feed),
+    ("tmtp_keyed", checks::symbols_of_keyed_feed),
 ];
 
 #[test]

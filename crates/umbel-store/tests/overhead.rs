@@ -11,7 +11,7 @@ use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::{ItemInfo, SymbolDigest};
 use umbel_wire::sealed::{MessageHeader, SealedHeader, TAG_LEN};
 use umbel_wire::signed;
-use umbel_wire::tmtp::Stamp;
+use umbel_wire::tmtp::{SignedStamp, Stamp};
 use umbel_wire::{Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
 /// UDP payload of a full packet on an Ethernet with IPv4.
@@ -126,6 +126,16 @@ fn the_table_of_the_documents_is_what_the_encoders_add() {
         (
             ("feed with a token or a list", "message of the tree"),
             format!("{} bytes (key, number, code)", Stamp::LEN),
+            none.clone(),
+        ),
+        (
+            ("open feed", "message between child and parent"),
+            format!("{} bytes (key, number, code)", Stamp::LEN),
+            none.clone(),
+        ),
+        (
+            ("open feed", "other message of the tree"),
+            format!("{} bytes (keys, number, signature)", SignedStamp::LEN),
             none.clone(),
         ),
         (("feed", "announcement"), format!("{} bytes (key, signature)", signed::LINE_LEN), none),

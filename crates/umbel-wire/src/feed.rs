@@ -8,7 +8,7 @@
 //! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
-//! a=x-umbel-tmtp:3                            version; 4 with a token, 5 if sealed
+//! a=x-umbel-tmtp:6                            version; 4 with a token, 5 if sealed
 //! a=x-umbel-tsi:3417
 //! a=x-umbel-node:83d1a7f0c2b45e96             the source's number in the tree
 //! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
@@ -50,12 +50,15 @@ use crate::{Channel, Digest, ParseError, Tsi};
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 pub use recovery::{Recovery, UnknownRecovery};
 
-/// The protocol version of feeds without a token. Feeds of earlier versions are not signed.
+/// The protocol version of open feeds of earlier releases, whose nodes have no keys. Feeds of
+/// earlier versions are not signed.
 pub const VERSION: u8 = 3;
 /// The protocol version of feeds with a token, whose messages have [stamps](crate::tmtp::Stamp).
 pub const STAMPED_VERSION: u8 = 4;
 /// The protocol version of sealed feeds, whose receivers get the key of the stamps from the source.
 pub const LISTED_VERSION: u8 = 5;
+/// The protocol version of open feeds whose nodes have [keys](crate::tmtp::NodeKeys).
+pub const KEYED_VERSION: u8 = 6;
 /// Maximum length in bytes of a manifest's items: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
 /// Maximum number of blocks of a feed of files, without those of its manifest.
@@ -105,6 +108,9 @@ pub struct Feed {
     pub content: FeedContent,
     /// Whether receivers need a token.
     pub token: bool,
+    /// Whether the nodes of an open feed have keys, of which their numbers are digests. Feeds of
+    /// earlier releases have none, nor have feeds with a token or a list, which have other means.
+    pub keyed: bool,
     /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
     /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody
@@ -152,7 +158,7 @@ impl Feed {
         let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
         let mut attributes = vec![
             Attribute::new("tool", tool),
-            Attribute::new(TMTP, version(self.token, self.sealed.is_some()).to_string()),
+            Attribute::new(TMTP, self.protocol_version().to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
             Attribute::new(NODE, format!("{:016x}", self.node.0)),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
@@ -188,6 +194,11 @@ impl Feed {
             ],
             ..Description::default()
         }
+    }
+
+    fn protocol_version(&self) -> u8 {
+        let version = version(self.token, self.sealed.is_some());
+        if version == VERSION && self.keyed { KEYED_VERSION } else { version }
     }
 
     fn content_value(&self) -> String {
@@ -233,10 +244,12 @@ impl Feed {
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
         let Some(theirs) = description.attribute(TMTP) else { return Ok(None) };
         let ours = version(description.has(TOKEN), description.has(SEALED));
-        if theirs != ours.to_string() {
+        let keyed = ours == VERSION && theirs == KEYED_VERSION.to_string();
+        if theirs != ours.to_string() && !keyed {
             let theirs = theirs.parse().unwrap_or(0);
             // The version of feeds with a token, without one, is no version at all, and so on.
-            let other = ours < theirs && theirs <= LISTED_VERSION;
+            let other = ours < theirs && theirs <= KEYED_VERSION;
+            let ours = if ours == VERSION { KEYED_VERSION } else { ours };
             return Err(if other { bad(TMTP) } else { ParseError::Version { theirs, ours } });
         }
         let recovery = description.attribute(RECOVERY).map(str::parse::<Recovery>);
@@ -283,6 +296,7 @@ impl Feed {
             kbit_per_s: description.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?,
             content,
             token: description.has(TOKEN),
+            keyed,
             sealed,
             last_word: last_word.transpose()?.map(Digest),
             version: description.origin.version,
@@ -379,6 +393,7 @@ mod tests {
                 digest: Digest([0x9F; 32]),
             },
             token: true,
+            keyed: false,
             sealed: None,
             last_word: Some(Digest([0x5D; 32])),
             version: 1,
@@ -441,9 +456,10 @@ mod tests {
     fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
         // A token was worth little before version 4, since messages had no stamps, and a list
         // closed no tree before version 5.
-        let (open, token) = (Feed { token: false, ..feed() }, feed());
-        for (feed, ours, others) in
-            [(open, 3, &[1, 2, 6][..]), (token, 4, &[1, 2, 3, 6]), (sealed(), 5, &[1, 2, 3, 4, 6])]
+        // The nodes of open feeds have keys from version 6 on.
+        let (open, token) = (Feed { token: false, keyed: true, ..feed() }, feed());
+        let others: [&[u8]; 3] = [&[1, 2, 7], &[1, 2, 3, 7], &[1, 2, 3, 4, 7]];
+        for ((feed, ours), others) in [(open, 6), (token, 4), (sealed(), 5)].into_iter().zip(others)
         {
             let text = feed.describe("umbel").emit();
             let with = |version: u8| {
@@ -455,9 +471,23 @@ mod tests {
             for &theirs in others {
                 assert_eq!(with(theirs), Err(ParseError::Version { theirs, ours }));
             }
-            for more in ours + 1..=5 {
-                assert_eq!(with(more), Err(bad(TMTP)), "it has no token or list");
+            for more in [4, 5, 6].into_iter().filter(|more| ours == 6 || *more > ours) {
+                if more != ours {
+                    assert_eq!(with(more), Err(bad(TMTP)), "it has no token or list, or has one");
+                }
             }
+        }
+    }
+
+    #[test]
+    fn an_open_feed_of_an_earlier_release_has_no_keys() {
+        for keyed in [true, false] {
+            let feed = Feed { token: false, keyed, ..feed() };
+            let text = feed.describe("umbel").emit();
+            assert_eq!(text.contains("x-umbel-tmtp:6"), keyed);
+            assert_eq!(text.contains("x-umbel-tmtp:3"), !keyed);
+            let description = Description::parse(text.as_bytes()).unwrap();
+            assert_eq!(Feed::from_description(&description), Ok(Some(feed)));
         }
     }
 

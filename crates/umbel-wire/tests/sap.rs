@@ -95,6 +95,7 @@ fn feeds() -> impl Strategy<Value = Feed> {
                 kbit_per_s,
                 content,
                 token,
+                keyed: !token && sealed.is_none() && version % 3 == 0,
                 sealed,
                 last_word: (version % 2 == 0).then_some(Digest([version as u8; 32])),
                 version,

@@ -238,9 +238,15 @@ fn joining() -> impl Strategy<Value = Body> {
                 Body::Willing(Willing { nonce, hop_limit, role, children, standing })
             }
         ),
-        ((any::<u64>(), 1_u8.., 1_u8..), children(), standings(), texts(limits::NAME_LEN),)
-            .prop_map(|((nonce, hop_limit, hops), role, standing, name)| {
-                let request = JoinRequest { nonce, hop_limit, hops, role, standing, name };
+        (
+            (any::<(u64, Option<u64>)>(), 1_u8.., 1_u8..),
+            children(),
+            standings(),
+            texts(limits::NAME_LEN),
+        )
+            .prop_map(|(((nonce, parent), hop_limit, hops), role, standing, name)| {
+                let parent = parent.map(NodeId);
+                let request = JoinRequest { nonce, hop_limit, hops, role, standing, name, parent };
                 Body::JoinRequest(request)
             }),
         any::<(u64, u64)>().prop_map(|(nonce, challenge)| Body::JoinChallenge { nonce, challenge }),

@@ -210,7 +210,7 @@ fn announced(how: Announced) -> Attack {
 /// Returns all attacks, with their numbers in the review.
 fn attacks() -> Vec<(&'static str, Way, Who)> {
     let (open, token, list) = (Door::Open, Door::Token, Door::List);
-    let feeds: [(&str, Door, Make); 25] = [
+    let feeds: [(&str, Door, Make); 28] = [
         ("C1 forged heads", open, |_| Box::new(forgeries::false_heads())),
         ("C1 false shapes", open, |_| Box::new(forgeries::false_shapes())),
         ("C1 wrong symbols", open, |_| Box::new(forgeries::false_symbols(SHAPE.0, SHAPE.1))),
@@ -232,6 +232,11 @@ fn attacks() -> Vec<(&'static str, Way, Who)> {
         ("H5 replay of what was sniffed", list, |told| Box::new(forgeries::sniffer(told))),
         ("H6 reports for others", open, |_| reporter()),
         ("H7 requests for others", open, |_| Box::new(forgeries::asker())),
+        ("C1 wrong symbols of the source", open, |_| {
+            Box::new(forgeries::false_repairs_of_source(SHAPE.0, SHAPE.1))
+        }),
+        ("H7 replay of what was sniffed", open, |told| Box::new(forgeries::sniffer(told))),
+        ("H7 impostor", open, |told| Box::new(forgeries::impostor(told))),
         ("H7 impostor", token, |told| Box::new(forgeries::impostor(told))),
         ("H7 impostor", list, |told| Box::new(forgeries::impostor(told))),
         ("replay of what was heard", open, |_| Box::new(forgeries::echo())),

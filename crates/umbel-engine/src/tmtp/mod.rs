@@ -30,8 +30,7 @@
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
 //!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
-//! - `authentic/`: stamps of messages, and the handshake of joining, where there is a token or a
-//!   list.
+//! - `authentic/`: stamps of messages, and the handshake of joining.
 //! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
 //! A lost packet goes this way:
@@ -59,11 +58,12 @@
 //!   bottleneck's. It yields to other flows only as far as these make the source lose packets, so
 //!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
 //!   slows it by back-pressure alone.
-//! - **Trust.** Without an admission key messages are as authentic as addresses are, and tokens
-//!   keep out nodes that do not see the traffic. With one, or a list, `authentic/` keeps out all
-//!   others; repairs are as authentic as addresses are all the same. The hosts' digests verify the
-//!   data. Any node in a domain can ask for repairs: each block is
-//!   repaired at most once in a hold-down.
+//! - **Trust.** Without an admission key, a list or seeds of keys messages are as authentic as
+//!   addresses are, and tokens keep out nodes that do not see the traffic. With a key or a list,
+//!   `authentic/` keeps out all others. With seeds everybody may come, and nobody speaks under
+//!   another's number. Repairs are as authentic as addresses are all the same. The hosts' digests
+//!   verify the data. Any node in a domain can ask for repairs: each block is repaired at most once
+//!   in a hold-down.
 //! - **Memory.** Buffers, children, reports and everything else that other nodes can make grow
 //!   have bounds in [`config`].
 //!
@@ -101,6 +101,7 @@ pub use api::{
     BlockCount, FEED, Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats,
     SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
 };
+pub use authentic::{Stamps, node_id};
 pub use config::{
     ConfigError, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, RepairConfig, Shape,
     SourceConfig, Start, TimingConfig, TreeConfig,

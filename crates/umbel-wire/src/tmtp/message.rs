@@ -1,7 +1,7 @@
 //! Emits and parses messages of TMTP.
 
 use super::fields::{
-    AFTER, ALONE, BEACON, BLOCK, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM, HINT, KEY,
+    AFTER, ALONE, ASKED, BEACON, BLOCK, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM, HINT, KEY,
     LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, REASON, REQUEST, RUNS, SEALED_KEY, SEARCH,
     TOKEN, bad, read_bytes, reader,
 };
@@ -14,7 +14,7 @@ use super::{
     Nack, NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
 };
 use crate::codec::{Reader, put_varint};
-use crate::control::{self, Fields, Frame, FrameHeader, Parsed};
+use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
 use crate::repository::{SymbolDigest, SymbolKey};
 use crate::{ParseError, Tsi};
 
@@ -331,7 +331,7 @@ impl Body {
             MessageType::TreeQuery => Body::TreeQuery {
                 nonce: fields.number(NONCE)?,
                 cookie: fields.number(COOKIE)?,
-                after: fields.optional(AFTER)?.map(read_after).transpose()?,
+                after: fields.optional(AFTER)?.map(|value| read_id(AFTER, value)).transpose()?,
             },
             MessageType::TreePage => Body::TreePage(TreePage::read(fields)?),
         })
@@ -407,6 +407,9 @@ fn put_request(frame: &mut Frame<'_>, request: &JoinRequest) {
         put_standing(out, request.standing);
     });
     frame.string(NAME, &request.name);
+    if let Some(parent) = request.parent {
+        frame.field(ASKED, |out| put_node(out, parent));
+    }
 }
 
 fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
@@ -417,7 +420,8 @@ fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
     let role = read_role(&mut reader, Role::Member, Role::Manager)?;
     let standing = read_standing(&mut reader)?;
     reader.finish()?;
-    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name })
+    let parent = fields.optional(ASKED)?.map(|value| read_id(ASKED, value)).transpose()?;
+    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name, parent })
 }
 
 fn put_confirm(frame: &mut Frame<'_>, confirm: &JoinConfirm) {
@@ -464,8 +468,8 @@ fn read_feed_and_beacon(
     Ok((feed, beacon))
 }
 
-fn read_after(value: &[u8]) -> Result<NodeId, ParseError> {
-    let mut reader = Reader::new(AFTER.name, value);
+fn read_id(field: Field, value: &[u8]) -> Result<NodeId, ParseError> {
+    let mut reader = Reader::new(field.name, value);
     let node = read_node(&mut reader)?;
     reader.finish()?;
     Ok(node)

@@ -17,7 +17,8 @@
 //!
 //! Where a feed has a token or a list of keys, a [`Stamp`] follows each message in its datagram.
 //! TREE_QUERY, TREE_PAGE and KEY_ANSWER have none. Its key, and who checks it, are up to the
-//! engines.
+//! engines. In an open feed whose nodes have keys, messages between child and parent have a
+//! [`Stamp`], and all others a [`SignedStamp`].
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
@@ -43,15 +44,15 @@ pub use feedback::{
     TreeEntry, TreePage,
 };
 pub use message::MessageType;
-pub use stamp::{CODE_LEN, Stamp, StampKey};
+pub use stamp::{CODE_LEN, NodeKeys, SIGNATURE_LEN, SignedStamp, Stamp, StampKey, without_stamp};
 
 /// Length in bytes of the value by which a source finds a receiver on its list.
 pub const KEY_HINT_LEN: usize = 16;
 /// Length in bytes of a key in KEY_ANSWER: 32, and a tag.
 pub const SEALED_KEY_LEN: usize = 32 + 16;
 
-/// A process that takes part in feeds: source, domain manager or member. The number is random; a
-/// restarted process is another node.
+/// A process that takes part in feeds: source, domain manager or member. The number is random, or
+/// in an open feed a digest of the node's [keys](NodeKeys); a restarted process is another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
@@ -287,6 +288,9 @@ pub struct JoinRequest {
     pub standing: Standing,
     /// The user's name for the sender; at most [`limits::NAME_LEN`] bytes, may be empty.
     pub name: String,
+    /// Node that is asked. `None` if the sender knows its address only. Nodes of earlier releases
+    /// do not look at it.
+    pub parent: Option<NodeId>,
 }
 
 /// JOIN_CONFIRM.

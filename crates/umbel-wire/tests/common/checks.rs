@@ -334,6 +334,12 @@ pub fn tmtp_message(bytes: &[u8]) {
         stamp.emit(&mut again);
         assert_eq!(again, bytes);
     }
+    if let Some((message, stamp)) = tmtp::SignedStamp::split(bytes) {
+        assert_eq!(message, tmtp::without_stamp(bytes));
+        let mut again = message.to_vec();
+        stamp.emit(&mut again);
+        assert_eq!(again, bytes);
+    }
     let known = tmtp::MessageType::of(bytes);
     let Ok(Parsed::Message { message, .. }) = tmtp::Message::parse(bytes) else { return };
     assert_eq!(known, Some(message.body.message_type()));

@@ -564,6 +564,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
             digest: Digest([0x9F; 32]),
         },
         token: true,
+        keyed: false,
         sealed: None,
         last_word: None,
         version: 1,
@@ -576,6 +577,7 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         content: FeedContent::Pipe,
         fec: false,
         token: false,
+        keyed: true,
         ..feed.clone()
     };
     let (head_len, head_digest) = (1124, Digest([0x3C; 32]));

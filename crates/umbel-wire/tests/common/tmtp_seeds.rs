@@ -91,6 +91,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 role: Role::Manager,
                 standing,
                 name: "b".into(),
+                parent: Some(NodeId(2)),
             }),
         ),
         (

@@ -249,6 +249,7 @@ mod tests {
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,
+            keyed: false,
             sealed: None,
             last_word: None,
             version: 1,

@@ -142,6 +142,7 @@ pub(crate) mod tests {
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,
+            keyed: false,
             sealed: None,
             last_word: None,
             version: 1,

@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use anyhow::{Context, anyhow, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::BASE32_NOPAD;
-use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape};
+use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape, node_id};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::{Feed, FeedContent};
@@ -156,9 +156,22 @@ pub(crate) fn host_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Returns a random node number.
-fn node_id() -> anyhow::Result<NodeId> {
-    Ok(NodeId(u64::from_be_bytes(random()?)))
+/// Returns the number of a new node of a feed, and the seed of its keys. In an open feed that has
+/// keys the number is their digest. Else it is random, and there is no seed.
+fn new_node(feed: Tsi, keyed: bool) -> anyhow::Result<(NodeId, Option<[u8; 32]>)> {
+    if !keyed {
+        return Ok((NodeId(u64::from_be_bytes(random()?)), None));
+    }
+    let seed = random()?;
+    Ok((node_id(feed, &seed), Some(seed)))
+}
+
+/// Returns what a receiver should know of the trust in a feed, if there is something.
+fn caution(feed: &Feed) -> Option<&'static str> {
+    (!feed.keyed && !feed.token && feed.sealed.is_none()).then_some(
+        "this open feed is of an earlier release, whose nodes have no keys: who forges addresses \
+         can hold it up or end it, but alters nothing; a newer umbel at its sender helps",
+    )
 }
 
 /// Creates the generators of a node.
@@ -190,6 +203,20 @@ mod tests {
         assert_eq!(any.0.source, Some(source), "its group may be one of any source");
         let error = channels(Tsi(1), source, Some(source)).unwrap_err();
         assert!(error.to_string().contains("no multicast address"), "{error}");
+    }
+
+    #[test]
+    fn only_of_an_open_feed_of_an_earlier_release_there_is_a_caution() {
+        let open = crate::directory::tests::feed("f", 1);
+        let sealed = Some(umbel_wire::feed::Sealed {
+            key: [1; 32],
+            head_len: 1,
+            head_digest: umbel_wire::Digest([1; 32]),
+        });
+        assert!(caution(&open).is_some());
+        assert_eq!(caution(&Feed { keyed: true, ..open.clone() }), None);
+        assert_eq!(caution(&Feed { token: true, ..open.clone() }), None);
+        assert_eq!(caution(&Feed { sealed, ..open }), None);
     }
 
     #[test]

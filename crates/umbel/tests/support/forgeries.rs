@@ -1,6 +1,6 @@
 //! Attacks of a stranger on a feed without a forged address and without a key.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,11 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, End, FeedInfo, Heartbeat, JoinConfirm,
     JoinRequest, Nack, NackRun, Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal,
-    Report, Role, Standing, Timing, Totals, Willing,
+    Report, Role, SignedStamp, Standing, Timing, Totals, Willing, without_stamp,
 };
 
 use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice, message_of};
 
-/// Node number of the stranger: the lowest, which has the best claim to a subnet.
-const ME: NodeId = NodeId(1);
 /// Blocks that are forged, from the first on.
 const BLOCKS: u32 = 64;
 /// Turns between two of those forgeries that need no thousand a second.
@@ -73,6 +71,31 @@ pub(crate) fn false_symbols(k: u8, symbol_len: usize) -> impl FnMut(&mut Voice, 
         let esi = (turn / u64::from(BLOCKS) % 255) as u8;
         let packet = voice.mark.repair(sbn, (k, esi), &vec![turn as u8; symbol_len]);
         voice.say_to_all(&packet);
+    }
+}
+
+/// Repairs with wrong content the blocks that are being sent, under the source's address and the
+/// numbers of the feed, so that these symbols are taken (C1). Blocks have `k` symbols, or up to two
+/// less.
+pub(crate) fn false_repairs_of_source(
+    k: u8,
+    symbol_len: usize,
+) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    let mut turns = Turns::default();
+    let mut sent = 1;
+    move |voice, heard| {
+        for message in heard.iter().filter_map(Heard::message) {
+            if let Body::Beacon(beacon) = message.body {
+                sent = sent.max(beacon.progress.sent);
+            }
+        }
+        let turn = turns.next();
+        // Of the blocks, and of their lengths, each.
+        let (sbn, k) = (sent + (turn % 3) as u32, k - (turn / 3 % 3) as u8);
+        // Numbers beyond those that a source sends before it is asked.
+        let esi = k + (turn / 9 % u64::from(255 - k)) as u8;
+        let packet = voice.mark.repair(sbn, (k, esi), &vec![turn as u8; symbol_len]);
+        voice.say_as(voice.mark.source, voice.mark.domain, &packet);
     }
 }
 
@@ -168,13 +191,13 @@ pub(crate) fn refuser() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         lure(voice, heard);
         if turns.seldom() {
             let refused = Body::JoinRefused { nonce: turns.0, reason: Refusal::NotAdmitted };
-            let bytes = voice.mark.message(ME, refused);
+            let bytes = voice.message(refused);
             voice.say_to_all(&bytes);
         }
         for (from, request) in requests(heard) {
             let reason = reasons.next().expect("an endless cycle");
             let refused = Body::JoinRefused { nonce: request.nonce, reason };
-            let bytes = voice.mark.message(ME, refused);
+            let bytes = voice.message(refused);
             voice.say(from, &bytes);
         }
     }
@@ -187,7 +210,7 @@ pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         lure(voice, heard);
         if turns.seldom() {
             let closing = Beacon { closing: true, ..beacon(voice, Role::Manager) };
-            let bytes = voice.mark.message(ME, Body::Beacon(closing));
+            let bytes = voice.message(Body::Beacon(closing));
             voice.say_to_all(&bytes);
         }
         for (from, request) in requests(heard) {
@@ -195,7 +218,7 @@ pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
             let progress = Progress { sent: 1, lowest: 0, end: Some(end) };
             let beacon = Beacon { progress, closing: true, ..beacon(voice, Role::Manager) };
             let feed = FeedInfo {
-                source: voice.source_id.unwrap_or(ME),
+                source: voice.source_id.unwrap_or(voice.me),
                 address: voice.mark.source,
                 symbol_len: 1_372,
                 block_symbols: 64,
@@ -204,7 +227,7 @@ pub(crate) fn truncator() -> impl FnMut(&mut Voice, &[Heard]) + Send {
             };
             let confirm = JoinConfirm { nonce: request.nonce, token: 7, from: 0, feed, beacon };
             let body = Body::JoinConfirm(Box::new(confirm));
-            let bytes = voice.mark.message(ME, body);
+            let bytes = voice.message(body);
             voice.say(from, &bytes);
         }
     }
@@ -218,7 +241,7 @@ pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         if turns.seldom() {
             let role =
                 if turns.0.is_multiple_of(2 * SELDOM) { Role::Source } else { Role::Manager };
-            let bytes = voice.mark.message(ME, Body::Beacon(beacon(voice, role)));
+            let bytes = voice.message(Body::Beacon(beacon(voice, role)));
             voice.say_to_all(&bytes);
         }
     }
@@ -228,7 +251,7 @@ pub(crate) fn usurper() -> impl FnMut(&mut Voice, &[Heard]) + Send {
 /// numbers and those of others, with made-up receipts and none (H6).
 pub(crate) fn reporter(names: Vec<String>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
     let mut turns = Turns::default();
-    let (mut place, mut nodes, mut said) = (None, vec![ME], 0);
+    let (mut place, mut nodes, mut said) = (None, vec![NodeId(1)], 0);
     move |voice, heard| {
         for one in heard {
             let Some(message) = one.message() else { continue };
@@ -258,7 +281,7 @@ pub(crate) fn reporter(names: Vec<String>) -> impl FnMut(&mut Voice, &[Heard]) +
         let name = names[said % names.len()].clone();
         let receivers = vec![ReceiverReport { node, name, held: 1, state, receipt }];
         let report = Report { token, first: said as u32, receivers, tree: Vec::new() };
-        let bytes = voice.mark.message(ME, Body::Report(report));
+        let bytes = voice.message(Body::Report(report));
         voice.say(parent, &bytes);
     }
 }
@@ -272,8 +295,9 @@ fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
         role: Role::Member,
         standing: Standing { epoch: 0, depth: 0 },
         name: "stranger".to_owned(),
+        parent: None,
     };
-    let bytes = voice.mark.message(ME, Body::JoinRequest(request));
+    let bytes = voice.message(Body::JoinRequest(request));
     voice.say(voice.mark.source, &bytes);
 }
 
@@ -312,7 +336,7 @@ pub(crate) fn waverer() -> impl FnMut(&mut Voice, &[Heard]) + Send {
             totals: Totals { members: 1, ..Totals::default() },
             echo: None,
         };
-        let bytes = voice.mark.message(ME, Body::Ack(ack));
+        let bytes = voice.message(Body::Ack(ack));
         voice.say(parent, &bytes);
     }
 }
@@ -326,7 +350,7 @@ pub(crate) fn asker() -> impl FnMut(&mut Voice, &[Heard]) + Send {
         let run = BlockRun { first: (turns.0 / SELDOM % 8) as u32 * 8, count: 8 };
         let runs = vec![NackRun { run, need: Need::Whole }];
         let nack = Nack { parent, hop_limit: HOPS, runs };
-        let bytes = voice.mark.message(ME, Body::Nack(nack));
+        let bytes = voice.message(Body::Nack(nack));
         voice.say_to_all(&bytes);
     }
 }
@@ -390,7 +414,7 @@ pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]
             ask_for_a_place(voice, turns.0);
             let runs = vec![BlockRun { first: 0, count: 4 }];
             let fetch = Body::Fetch { nonce: turns.0, cookie, runs, alone: Vec::new() };
-            let bytes = voice.mark.message(ME, fetch);
+            let bytes = voice.message(fetch);
             voice.say(voice.mark.source, &bytes);
         }
     }
@@ -458,15 +482,33 @@ pub(crate) fn sniffer(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Heard
     }
 }
 
+/// Returns the stamp of a datagram, as it fits another message as little, but is new.
+fn forged_stamp(datagram: &[u8]) -> Vec<u8> {
+    let message = without_stamp(datagram);
+    let mut stamp = Vec::new();
+    match SignedStamp::split(datagram) {
+        Some((_, signed)) => {
+            SignedStamp { number: signed.number + (1 << 20), ..signed }.emit(&mut stamp);
+        }
+        None => stamp.extend_from_slice(&datagram[message.len()..]),
+    }
+    stamp
+}
+
 /// Speaks for the nodes that it sees on the links: answers with the numbers of their requests, and
-/// parts them with their tokens (H7).
+/// parts them with their tokens. It adds the stamps that it saw of whom it speaks for (H7).
 pub(crate) fn impostor(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Heard]) + Send {
+    // Number and last stamp of the node at each address.
+    let mut nodes: BTreeMap<SocketAddr, (NodeId, Vec<u8>)> = BTreeMap::new();
     move |voice, _| {
         // One at a time, the latest: each costs an answer.
         for (from, to, bytes) in seen.try_iter().take(64) {
             let Some(message) = message_of(&bytes) else { continue };
             let there = message.sender;
-            let here = if there == ME { NodeId(2) } else { voice.source_id.unwrap_or(ME) };
+            let stamp = forged_stamp(&bytes);
+            nodes.insert(from, (there, stamp.clone()));
+            let source = voice.source_id.unwrap_or(NodeId(2));
+            let (here, theirs) = nodes.get(&to).cloned().unwrap_or((source, Vec::new()));
             let runs = vec![BlockRun { first: 0, count: BLOCKS }];
             // In the name of the receiver of this message, to its sender; or in its sender's.
             let (back, forth) = match message.body {
@@ -499,11 +541,11 @@ pub(crate) fn impostor(seen: Receiver<Sniffed>) -> impl FnMut(&mut Voice, &[Hear
             };
             for body in back {
                 let bytes = voice.mark.message(here, body);
-                voice.say_as(to, from, &bytes);
+                voice.say_as(to, from, &[&bytes[..], &theirs].concat());
             }
             for body in forth {
                 let bytes = voice.mark.message(there, body);
-                voice.say_as(from, to, &bytes);
+                voice.say_as(from, to, &[&bytes[..], &stamp].concat());
             }
         }
     }
@@ -540,7 +582,7 @@ fn lure(voice: &mut Voice, heard: &[Heard]) {
             children: 0,
             standing: standing(voice),
         };
-        let bytes = voice.mark.message(ME, Body::Willing(willing));
+        let bytes = voice.message(Body::Willing(willing));
         voice.say(to, &bytes);
     }
 }
@@ -571,7 +613,7 @@ fn beacon(voice: &Voice, role: Role) -> Beacon {
         radius: 1,
         stamp_ns: 0,
         standing: Standing { depth: u16::from(manager), ..standing(voice) },
-        path: if manager { vec![source, ME] } else { vec![ME] },
+        path: if manager { vec![source, voice.me] } else { vec![voice.me] },
         children: 0,
         timing: Timing {
             t_ack: Duration::from_millis(50),

@@ -6,18 +6,24 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant as Clock};
 
 use nix::libc;
 use serde_json::Value;
 use socket2::Socket;
-use umbel_engine::tmtp::FEED;
+use umbel_engine::tmtp::{FEED, NodeConfig, Stamps, node_id};
+use umbel_engine::{Address, Datagram, Instant};
 use umbel_lab::Node;
-use umbel_wire::Tsi;
 use umbel_wire::datagram::IpDatagram;
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::{Body, Message, NodeId, Stamp};
+use umbel_wire::tmtp::{Beacon, Body, Message, NodeId, Role, SignedStamp, without_stamp};
+use umbel_wire::{Channel, Tsi};
 
+/// Node number of a stranger in feeds where it has no keys: the lowest, which has the best claim to
+/// a subnet.
+const NOBODY: NodeId = NodeId(1);
+/// Seeds of keys among which it takes the one that gives it the lowest number.
+const SEEDS: u32 = 500;
 /// Hop limit of all that it sends.
 pub(crate) const HOPS: u8 = 32;
 /// The group and port in which feeds of the lab are announced.
@@ -57,6 +63,10 @@ impl Mark {
         packet
     }
 
+    fn domain_group(&self) -> Channel {
+        Channel { source: None, group: self.domain.ip(), port: self.domain.port() }
+    }
+
     /// Returns a message of a node of the feed.
     pub(crate) fn message(&self, sender: NodeId, body: Body) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -89,8 +99,7 @@ impl Heard {
 
 /// Returns the message in a datagram, which may have a stamp.
 pub(crate) fn message_of(datagram: &[u8]) -> Option<Message> {
-    let message = Stamp::split(datagram).map_or(datagram, |(message, _)| message);
-    Message::parse(message).ok()?.message()
+    Message::parse(without_stamp(datagram)).ok()?.message()
 }
 
 /// Sockets and addresses of a stranger.
@@ -101,8 +110,13 @@ pub(crate) struct Voice {
     forger: Socket,
     /// Everyone who was heard in the feed's group, and the source.
     pub(crate) neighbours: BTreeSet<SocketAddr>,
+    /// The stranger's own node number.
+    pub(crate) me: NodeId,
     /// The node number of the source, as far as somebody has said it.
     pub(crate) source_id: Option<NodeId>,
+    /// Its stamps, in an open feed whose nodes have keys. It has some of its own, as anybody may.
+    stamps: Option<Stamps>,
+    started: Clock,
     /// The latest epoch of the tree that was heard.
     pub(crate) epoch: u64,
     sent: u64,
@@ -119,8 +133,31 @@ impl Voice {
         self.sent
     }
 
-    /// Sends a datagram. A full buffer loses it, as the network might.
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Returns a message of the stranger.
+    pub(crate) fn message(&self, body: Body) -> Vec<u8> {
+        self.mark.message(self.me, body)
+    }
+
+    /// Sends a datagram. The stranger's own messages get its stamps, if it has any.
     pub(crate) fn say(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let now = self.now();
+        let own = Message::parse(bytes).ok().and_then(umbel_wire::Parsed::message);
+        let own = own.filter(|message| message.sender == self.me);
+        let Some((stamps, message)) = self.stamps.as_mut().zip(own) else {
+            return self.say_bare(to, bytes);
+        };
+        let group = self.mark.domain_group();
+        let way = if to == self.mark.domain { Address::Channel(group) } else { Address::Host(to) };
+        let bytes = stamps.seal(now, way, message.body);
+        self.say_bare(to, &bytes);
+    }
+
+    /// Sends a datagram as it is. A full buffer loses it, as the network might.
+    fn say_bare(&mut self, to: SocketAddr, bytes: &[u8]) {
         self.sent += u64::from(self.socket.send_to(bytes, to).is_ok());
     }
 
@@ -158,7 +195,44 @@ impl Voice {
         };
         self.source_id = beacon.path.first().copied().or(self.source_id);
         self.epoch = self.epoch.max(beacon.standing.epoch);
+        let keyed = SignedStamp::split(&heard.bytes).is_some();
+        if keyed && self.stamps.is_none() && is_source(beacon) {
+            self.take_part(message.sender);
+        }
     }
+
+    /// Takes keys, as everybody may in an open feed.
+    fn take_part(&mut self, source: NodeId) {
+        let Mark { tsi, source: address, .. } = self.mark;
+        let seeds = (0..SEEDS).map(|n| *blake3::hash(&n.to_be_bytes()).as_bytes());
+        let (id, seed) = seeds.map(|seed| (node_id(tsi, &seed), seed)).min().expect("some");
+        let group = self.mark.domain_group();
+        let mut node = NodeConfig::new(id, tsi, (group, group), self.address());
+        node.seed = Some(seed);
+        self.stamps = Stamps::new(node, (source, address), &seed);
+        self.me = id;
+    }
+
+    /// Does its part of handshakes.
+    fn shake_hands(&mut self, heard: &Heard) {
+        let now = self.now();
+        let source = Some(heard.from.ip());
+        let group = Channel { source, ..self.mark.domain_group() };
+        let by = if heard.to_me { Address::Host(heard.from) } else { Address::Channel(group) };
+        let Some(stamps) = &mut self.stamps else { return };
+        let _ = stamps.open(now, &Datagram { by, hop_limit: None, payload: &heard.bytes });
+        let mut answers = Vec::new();
+        while let Some(answer) = stamps.poll(now) {
+            answers.push(answer);
+        }
+        for (to, bytes) in answers {
+            self.say_bare(to, &bytes);
+        }
+    }
+}
+
+fn is_source(beacon: &Beacon) -> bool {
+    beacon.role == Role::Source
 }
 
 /// A stranger at work, until it is stopped or dropped.
@@ -198,8 +272,18 @@ impl Stranger {
         forger.set_nonblocking(true).unwrap();
         // It does not hear its own messages under another's address.
         forger.set_multicast_loop_v4(false).unwrap();
-        let mut voice =
-            Voice { mark, socket, forger, neighbours, source_id: None, epoch: 0, sent: 0 };
+        let mut voice = Voice {
+            mark,
+            socket,
+            forger,
+            neighbours,
+            me: NOBODY,
+            source_id: None,
+            stamps: None,
+            started: Clock::now(),
+            epoch: 0,
+            sent: 0,
+        };
         let (started, under_way) = std::sync::mpsc::channel();
         let mut started = Some(started);
         let thread = std::thread::spawn(move || {
@@ -212,6 +296,7 @@ impl Stranger {
                 listen(&voice.socket, &mut heard, (here, true));
                 for one in &heard {
                     voice.learn(one);
+                    voice.shake_hands(one);
                 }
                 attack(&mut voice, &heard);
                 turns += 1;

@@ -1,6 +1,5 @@
 //! The lab of attacks: a source, honest receivers, and a stranger.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc;
 
 use umbel_lab::{Impairment, Lab, Node};
@@ -17,7 +16,7 @@ pub(crate) const HONEST: [&str; 4] = ["h2", "h3", "h4", "h5"];
 pub(crate) const STRANGERS: [&str; 3] = ["h6", "h7", "h8"];
 pub(crate) const STRANGER: &str = STRANGERS[0];
 /// Symbols of a block, and bytes of a symbol, of a feed with an MTU of 1,500 bytes.
-pub(crate) const SHAPE: (u8, usize) = (64, 1_372);
+pub(crate) const SHAPE: (u8, usize) = (64, 1_368);
 
 /// Creates the lab: a source, four receivers that lose 5 %, and the stranger.
 pub(crate) fn town() -> Option<Lab> {
@@ -95,14 +94,15 @@ impl Door {
 }
 
 /// A tap, and what tells of the datagrams that it sees.
-type Sniffer = (Tap<(mpsc::Sender<Sniffed>, Ipv4Addr)>, mpsc::Receiver<Sniffed>);
+type Sniffer = (Tap<(mpsc::Sender<Sniffed>, String)>, mpsc::Receiver<Sniffed>);
 
-/// Shows what passes on all links but data packets, and what a host sends itself.
+/// Shows what passes on all links but data packets, and what a host sends itself, under whatever
+/// address. Otherwise one that answers what it sees would answer itself, more and more often.
 pub(crate) fn sniff(lab: &Lab, but: Node<'_>) -> Sniffer {
     let (tell, told) = mpsc::channel();
-    let tap = Tap::new(lab, (tell, but.addr4()), |(tell, here), sight| {
+    let tap = Tap::new(lab, (tell, but.name().to_owned()), |(tell, here), sight| {
         let IpDatagram { source, destination, payload, .. } = sight.datagram;
-        if sight.is_sent && source.ip() != IpAddr::V4(*here) && payload.len() < 1_300 {
+        if sight.is_sent && sight.node != here && payload.len() < 1_300 {
             // The attack may be over.
             let _ = tell.send((source, destination, payload.to_vec()));
         }

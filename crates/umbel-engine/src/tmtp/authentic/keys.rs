@@ -37,23 +37,7 @@ impl Keys {
         other: NodeId,
         (nonce, challenge): (u64, u64),
     ) -> Pair {
-        let ends = [child, parent].map(|(id, address)| (id.0.to_be_bytes(), bytes_of(address)));
-        let [(child_id, child_at), (parent_id, parent_at)] = &ends;
-        let (nonces, feed) = ([nonce.to_be_bytes(), challenge.to_be_bytes()], self.feed.0);
-        let key = expand(
-            &self.root,
-            &[
-                b"pair",
-                &feed.to_be_bytes(),
-                child_id,
-                child_at,
-                parent_id,
-                parent_at,
-                &nonces[0],
-                &nonces[1],
-            ],
-        );
-        Pair { id: other, nonce, challenge, key, number: 0, seen: Seen::default() }
+        Pair::new((self.feed, &self.root), (child, parent), other, (nonce, challenge))
     }
 }
 
@@ -104,6 +88,33 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// Derives what a child and its parent share from the root of their keys, as one of them has
+    /// it: `other` is the other.
+    pub(super) fn new(
+        (feed, root): (Tsi, &hkdf::Prk),
+        (child, parent): (End, End),
+        other: NodeId,
+        (nonce, challenge): (u64, u64),
+    ) -> Pair {
+        let ends = [child, parent].map(|(id, address)| (id.0.to_be_bytes(), bytes_of(address)));
+        let [(child_id, child_at), (parent_id, parent_at)] = &ends;
+        let nonces = [nonce.to_be_bytes(), challenge.to_be_bytes()];
+        let key = expand(
+            root,
+            &[
+                b"pair",
+                &feed.0.to_be_bytes(),
+                child_id,
+                child_at,
+                parent_id,
+                parent_at,
+                &nonces[0],
+                &nonces[1],
+            ],
+        );
+        Pair { id: other, nonce, challenge, key, number: 0, seen: Seen::default() }
+    }
+
     /// Appends a stamp with the key of the pair.
     pub(super) fn stamp(&mut self, from: SocketAddr, to: SocketAddr, message: &mut Vec<u8>) {
         let (key, number) = (StampKey::Pair, self.number);
@@ -123,7 +134,7 @@ impl hkdf::KeyType for KeyLen {
 }
 
 /// Returns an address as it is authenticated. The group does not show the port of a sender.
-fn bytes_of(address: SocketAddr) -> [u8; 18] {
+pub(super) fn bytes_of(address: SocketAddr) -> [u8; 18] {
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,

@@ -1,10 +1,10 @@
-//! The control tree's messages, made authentic where the feed has a token or a list.
+//! The control tree's messages, made authentic.
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
-//! has a good stamp, once. The rest of the protocol knows nothing of it. Without a token or a list
-//! there is none, and messages are as they were. `keys.rs` has the keys and codes. `numbers.rs`
-//! makes a message count once, and `admission.rs` carries the key of the tree to receivers on a
-//! list.
+//! has a good stamp, once. The rest of the protocol knows nothing of it. Feeds of earlier releases
+//! that have neither a token nor a list have no stamps, and messages are as they were. `keys.rs`
+//! has the keys and codes. `numbers.rs` makes a message count once, and `admission.rs` carries the
+//! key of the tree to receivers on a list. `identity.rs` has the keys of nodes in open feeds.
 //!
 //! # Joining
 //!
@@ -35,6 +35,20 @@
 //! shown something old. `tests.rs` has an attacker who sees, drops, delays, repeats, alters and
 //! sends to others whatever it likes, and never makes two nodes disagree.
 //!
+//! # Open feeds
+//!
+//! Where everybody may take part there is no tree key. Each node has keys of its own instead, and
+//! its number is their digest ([`identity`]). What would have the tree key is signed. The handshake
+//! is the same, with signatures in the place of the tree key. The pair key follows from the two
+//! nodes' agreement keys in place of the tree key. A JOIN_REQUEST names the node that is asked,
+//! so that nobody else's challenge answers it. While a pair is in use, no other node gets one at
+//! its address.
+//!
+//! So everybody can come, under a number of its own, and nobody speaks under another's. Signatures
+//! are checked at most as often as [`CHECKS`] says, and pairs are made at most [`JOINS`] times a
+//! second. A node under a flood of signatures hears some of its parent's beacons only, so its
+//! parent may be silent for longer then ([`Authentic::take_deafness`]).
+//!
 //! # Messages
 //!
 //! A [`Stamp`] has a code (HMAC-SHA-256, 16 bytes) over key, number, both addresses and the
@@ -52,15 +66,22 @@
 //! # Limitations
 //!
 //! - All who have the token, or are on the list, have the tree key. They can speak in any node's
-//!   name.
+//!   name. In an open feed nobody can.
+//! - In an open feed, a host that forges addresses can keep a node that has no parent from joining,
+//!   for as long as it uses up the answers to its address. It can also take part at that address
+//!   under a number of its own.
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
 //!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
 //! - An attacker on the path can drop and delay. A host that sends with others' addresses can
 //!   repeat recent messages, of at most [`numbers::STALE`], to new nodes.
 
 mod admission;
+mod handshake;
+mod identity;
 mod keys;
 mod numbers;
+mod signed;
+mod stamps;
 #[cfg(test)]
 mod tests;
 
@@ -69,16 +90,24 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use umbel_wire::Tsi;
-use umbel_wire::tmtp::{Body, Message, NodeId, SEALED_KEY_LEN, Stamp, StampKey};
+use umbel_wire::tmtp::{Body, Message, NodeId, NodeKeys, SEALED_KEY_LEN, SignedStamp};
+use umbel_wire::tmtp::{Stamp, StampKey};
 
 use self::admission::{Applicant, Desk};
+use self::identity::Identity;
 use self::keys::{End, Keys, Pair, code, same, without_port};
 use self::numbers::Numbers;
+use self::signed::{CHECKS, DISUSE, JOINS};
 
 use super::config::{List, NodeConfig};
 use super::drops::DropReason;
 use super::incoming;
+use super::tree::Answers;
+use crate::bucket::Limiter;
 use crate::{Address, Datagram, Instant};
+
+pub use identity::node_id;
+pub use stamps::Stamps;
 
 /// Most nodes with which there is a pair.
 const MAX_PEERS: usize = 1 << 17;
@@ -122,10 +151,19 @@ struct Peer {
     used: Instant,
 }
 
+impl Peer {
+    /// Returns whether another node than this one has a pair here that is in use.
+    fn is_in_use_by_another(&self, now: Instant, id: NodeId) -> bool {
+        self.holds.as_ref().is_some_and(|pair| pair.id != id) && now.since(self.used) < DISUSE
+    }
+}
+
 /// This node's own request for a place, as it was last sent.
 #[derive(Clone, Debug)]
 struct Asking {
     to: SocketAddr,
+    /// Node that is asked, as far as it is known.
+    parent: Option<NodeId>,
     nonce: u64,
     message: Vec<u8>,
 }
@@ -139,6 +177,13 @@ pub(super) struct Authentic {
     token: Option<[u8; 32]>,
     /// The keys of the tree. A receiver on a list gets them from the source.
     keys: Option<Keys>,
+    /// The keys of this node, in an open feed. Then there are no keys of the tree.
+    identity: Option<Box<Identity>>,
+    /// Signatures that were checked, and pairs that were made, in an open feed.
+    checks: Limiter,
+    joins: Answers,
+    /// Whether a signature was not checked for want of time, which was not asked for yet.
+    deaf: bool,
     /// The source's list.
     desk: Option<Desk>,
     /// This node, as long as it has no keys.
@@ -179,7 +224,7 @@ impl Authentic {
     /// Creates the stamps of a node, unless the feed is open to all. `source` is the source's
     /// place, and `secret` what nobody else knows.
     pub(super) fn new(node: &NodeConfig, source: End, secret: &[u8; 32]) -> Option<Authentic> {
-        if !node.is_closed() {
+        if !node.is_stamped() {
             return None;
         }
         let (feed, token) = (node.feed, node.admission);
@@ -187,7 +232,11 @@ impl Authentic {
         let nonce = u64::from_be_bytes(*nonce.first_chunk().expect("32 bytes"));
         let secret = blake3::derive_key("umbel 2026 challenges of joining nodes", secret);
         let keys = |given| Some(Keys::new(feed, token.as_ref(), given));
+        let identity = node.seed.as_ref().filter(|_| !node.is_closed());
+        let identity = identity.map(|seed| Box::new(Identity::new(feed, seed)));
+        let open = identity.is_some();
         let (keys, desk, applicant) = match &node.list {
+            List::None if open => (None, None, None),
             List::None => (keys(None), None, None),
             List::Has { tree, receivers } => {
                 (keys(Some(tree)), Some(Desk::new(feed, *tree, receivers)), None)
@@ -200,11 +249,15 @@ impl Authentic {
             source,
             token,
             keys,
+            identity,
+            checks: Limiter::new(CHECKS),
+            joins: Answers::new(JOINS.0, JOINS.1),
+            deaf: false,
             desk,
             applicant,
             secret,
             drawn: 0,
-            numbers: Numbers::new(node.id, source.0),
+            numbers: Numbers::new(node.id, source.0, open),
             peers: BTreeMap::new(),
             asking: None,
             proved: false,
@@ -271,6 +324,12 @@ impl Authentic {
         (!open).then_some(since + time)
     }
 
+    /// Returns whether something was not heard since the last call, because too much came to check
+    /// its signature.
+    pub(super) fn take_deafness(&mut self) -> bool {
+        std::mem::take(&mut self.deaf)
+    }
+
     /// Returns a message with its stamp, as it goes to an address.
     pub(super) fn seal(&mut self, now: Instant, to: Address, message: &Message) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -292,7 +351,8 @@ impl Authentic {
                 pair.stamp(self.own.1, host, &mut bytes);
                 return bytes;
             }
-            self.asking = Some(Asking { to: host, nonce, message: bytes.clone() });
+            let (parent, message) = (request.parent, bytes.clone());
+            self.asking = Some(Asking { to: host, parent, nonce, message });
         } else if (needs_pair(body, multicast) || matches!(body, Body::Dismiss { .. }))
             && let Some(peer) = self.peers.get_mut(&host)
             && let Some(pair) = &mut peer.holds
@@ -305,10 +365,14 @@ impl Authentic {
         bytes
     }
 
-    /// Appends a stamp with the tree key.
+    /// Appends a stamp with the tree key, or a signature.
     fn stamp(&mut self, now: Instant, to: SocketAddr, multicast: bool, message: &mut Vec<u8>) {
-        let Some(keys) = &self.keys else { return };
         let from = if multicast { without_port(self.own.1) } else { self.own.1 };
+        if let Some(identity) = &self.identity {
+            let number = self.numbers.next(now);
+            return identity.sign(number, (from, to), message).emit(message);
+        }
+        let Some(keys) = &self.keys else { return };
         let (key, number) = (StampKey::Tree, self.numbers.next(now));
         let code = code(&keys.tree, (key, number), (from, to), message);
         Stamp { key, number, code }.emit(message);
@@ -326,6 +390,9 @@ impl Authentic {
         node: &NodeConfig,
     ) -> Result<Opened, DropReason> {
         let Some((bytes, stamp)) = Stamp::split(datagram.payload) else {
+            if let Some(signed) = SignedStamp::split(datagram.payload) {
+                return self.open_signed(now, datagram.by, signed, node);
+            }
             let message = incoming::message(datagram.payload, node)?;
             return match message.body {
                 Body::TreeQuery { .. } => Ok(Opened::Message(message)),
@@ -339,15 +406,11 @@ impl Authentic {
             };
         };
         let message = incoming::message(bytes, node)?;
-        let (from, to, multicast) = match datagram.by {
-            Address::Host(from) => (from, self.own.1, false),
-            Address::Channel(by) => {
-                let from = SocketAddr::new(by.source.ok_or(DropReason::Unexpected)?, 0);
-                (from, SocketAddr::new(by.group, by.port), true)
-            }
-            Address::Session(_) => return Err(DropReason::Unexpected),
-        };
+        let (from, to, multicast) = self.ends(datagram.by)?;
         match stamp.key {
+            StampKey::Tree | StampKey::Personal if self.identity.is_some() => {
+                return Err(DropReason::NotAuthentic);
+            }
             StampKey::Tree => {}
             // A node that needs to hear that this node is not its parent could not hear it.
             StampKey::Pair if self.is_waiting() => return Err(DropReason::NoKey),
@@ -367,15 +430,43 @@ impl Authentic {
             return Err(DropReason::NotAuthentic);
         }
         self.proved = true;
-        self.numbers.take(now, &message, stamp.number)?;
+        self.numbers.check(now, &message, stamp.number)?;
+        self.numbers.take(now, &message, stamp.number);
+        self.let_in(now, from, message, None)
+    }
+
+    /// Returns from which address a datagram came and to which, and whether to a group.
+    fn ends(&self, by: Address) -> Result<(SocketAddr, SocketAddr, bool), DropReason> {
+        match by {
+            Address::Host(from) => Ok((from, self.own.1, false)),
+            Address::Channel(by) => {
+                let from = SocketAddr::new(by.source.ok_or(DropReason::Unexpected)?, 0);
+                Ok((from, SocketAddr::new(by.group, by.port), true))
+            }
+            Address::Session(_) => Err(DropReason::Unexpected),
+        }
+    }
+
+    /// Lets in what is not between child and parent, and answers parts of the handshake. In an open
+    /// feed the sender has these keys.
+    fn let_in(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        message: Message,
+        keys: Option<&NodeKeys>,
+    ) -> Result<Opened, DropReason> {
+        let end = (message.sender, from);
         match message.body {
             Body::JoinRequest(ref request) => {
-                let nonce = request.nonce;
-                self.on_request(now, (message.sender, from), nonce)?;
+                if request.parent.is_some_and(|parent| parent != self.own.0) {
+                    return Err(DropReason::NotAsked);
+                }
+                self.on_request(now, (end, keys), request.nonce)?;
                 Ok(Opened::Answered)
             }
             Body::JoinChallenge { nonce, challenge } => {
-                self.on_challenge(now, (message.sender, from), nonce, challenge)?;
+                self.on_challenge(now, (end, keys), nonce, challenge)?;
                 Ok(Opened::Answered)
             }
             _ => Ok(Opened::Message(message)),
@@ -385,24 +476,11 @@ impl Authentic {
     /// Notes a heartbeat of the source's host without a right stamp.
     fn doubt(&mut self, now: Instant, by: Address, message: &Message) {
         let of_source = matches!(by, Address::Channel(by) if by.source == Some(self.source.1.ip()));
-        if !self.proved && of_source && matches!(message.body, Body::Heartbeat(_)) {
+        let shared = self.identity.is_none();
+        if shared && !self.proved && of_source && matches!(message.body, Body::Heartbeat(_)) {
             let (count, _) = self.doubts.get_or_insert((0, now));
             *count = count.saturating_add(1);
         }
-    }
-
-    /// Returns what is known of the node at an address. If there are too many, the one that was
-    /// used least recently is forgotten, O(n).
-    fn peer(&mut self, now: Instant, at: SocketAddr) -> &mut Peer {
-        if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&at) {
-            let least = self.peers.iter().min_by_key(|(_, peer)| (peer.holds.is_some(), peer.used));
-            if let Some(least) = least.map(|(at, _)| *at) {
-                self.peers.remove(&least);
-            }
-        }
-        let peer = self.peers.entry(at).or_default();
-        peer.used = now;
-        peer
     }
 
     /// Answers a receiver that asks for the key of the tree.
@@ -445,58 +523,6 @@ impl Authentic {
         Ok(Opened::Admitted)
     }
 
-    /// Answers a child's request with a challenge.
-    fn on_request(&mut self, now: Instant, child: End, nonce: u64) -> Result<(), DropReason> {
-        let keys = self.keys.as_ref().ok_or(DropReason::NoKey)?;
-        if self.outbox.len() >= MAX_OUTBOX {
-            return Err(DropReason::OverLimit);
-        }
-        let offered = self.peers.get(&child.1).and_then(|peer| peer.offered.as_ref());
-        let same = offered.filter(|pair| (pair.id, pair.nonce) == (child.0, nonce));
-        let challenge = if let Some(pair) = same {
-            pair.challenge
-        } else {
-            let drawn = blake3::keyed_hash(&self.secret, &self.drawn.to_be_bytes());
-            self.drawn += 1;
-            let pair_of = u64::from_be_bytes(*drawn.as_bytes().first_chunk().expect("32 bytes"));
-            let pair = keys.pair((child, self.own), child.0, (nonce, pair_of));
-            self.peer(now, child.1).offered = Some(pair);
-            pair_of
-        };
-        let body = Body::JoinChallenge { nonce, challenge };
-        let message = Message { feed: self.feed, sender: self.own.0, body };
-        let bytes = self.seal(now, Address::Host(child.1), &message);
-        self.outbox.push_back((child.1, bytes));
-        Ok(())
-    }
-
-    /// Sends this node's own request again, under the key that the challenge gives.
-    fn on_challenge(
-        &mut self,
-        now: Instant,
-        parent: End,
-        nonce: u64,
-        challenge: u64,
-    ) -> Result<(), DropReason> {
-        let asked = |asking: &&Asking| (asking.to, asking.nonce) == (parent.1, nonce);
-        let asking = self.asking.as_ref().filter(asked).ok_or(DropReason::NotAsked)?;
-        let mut bytes = asking.message.clone();
-        let own = self.own;
-        let keys = self.keys.as_ref().ok_or(DropReason::NoKey)?;
-        let pair = keys.pair((own, parent), parent.0, (nonce, challenge));
-        let peer = self.peer(now, parent.1);
-        let known =
-            |pair: &Pair| (pair.id, pair.nonce, pair.challenge) == (parent.0, nonce, challenge);
-        if !peer.asked.as_ref().is_some_and(known) {
-            peer.asked = Some(pair);
-        }
-        if let Some(pair) = &mut peer.asked {
-            pair.stamp(own.1, parent.1, &mut bytes);
-            self.outbox.push_back((parent.1, bytes));
-        }
-        Ok(())
-    }
-
     /// Lets in what has the stamp of a pair.
     fn open_pair(
         &mut self,
@@ -513,6 +539,11 @@ impl Authentic {
         let Some(peer) = self.peers.get_mut(&from) else {
             return stranger(&message, from);
         };
+        // In an open feed, a pair that was offered before must not take this one's place either.
+        let open = self.identity.is_some();
+        if open && peer.is_in_use_by_another(now, message.sender) {
+            return Err(DropReason::NotAuthentic);
+        }
         if peer.offered.as_ref().is_some_and(fits) {
             peer.holds = peer.offered.take();
         } else if peer.asked.as_ref().is_some_and(fits) {
@@ -535,7 +566,7 @@ impl Authentic {
         pair.seen.note(stamp.number);
         (peer.used, self.proved) = (now, true);
         if let Body::JoinConfirm(confirm) = &message.body {
-            self.numbers.learn_time(now, confirm.beacon.standing.epoch);
+            self.numbers.learn_time(now, message.sender, confirm.beacon.standing.epoch);
         }
         Ok(Opened::Message(message))
     }

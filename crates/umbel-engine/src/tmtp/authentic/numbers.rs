@@ -15,7 +15,8 @@ const REMEMBERED: usize = 32;
 const STALE: Duration = Duration::from_secs(30);
 /// Bits of a number under the tree key below its milliseconds.
 const PER_MS: u32 = 20;
-/// Most senders whose numbers are remembered.
+/// Most senders whose numbers are remembered, but for the source. Of two halves the older one is
+/// forgotten at once, so that this costs little however often others come.
 const MAX_SENDERS: usize = 1 << 16;
 
 /// Numbers of one sender that were seen. They may leap, unlike those of sealed packets, whose
@@ -55,13 +56,27 @@ pub(super) struct Numbers {
     last: u64,
     /// The source's clock in milliseconds, at a time.
     clock: Option<(u64, Instant)>,
+    /// Only the source is believed about its clock, since anyone may take part.
+    open: bool,
+    by_source: Seen,
     senders: BTreeMap<NodeId, Seen>,
+    /// Those that were not heard since there were [`MAX_SENDERS`] / 2 of them.
+    earlier: BTreeMap<NodeId, Seen>,
 }
 
 impl Numbers {
     /// Creates those of a node in a feed of this source.
-    pub(super) fn new(own: NodeId, source: NodeId) -> Numbers {
-        Numbers { own, source, last: 0, clock: None, senders: BTreeMap::new() }
+    pub(super) fn new(own: NodeId, source: NodeId, open: bool) -> Numbers {
+        Numbers {
+            own,
+            source,
+            last: 0,
+            clock: None,
+            open,
+            by_source: Seen::default(),
+            senders: BTreeMap::new(),
+            earlier: BTreeMap::new(),
+        }
     }
 
     /// Returns the number of this node's next message.
@@ -81,13 +96,13 @@ impl Numbers {
         Some(ms.saturating_add(passed))
     }
 
-    /// Takes the number of a message, once.
+    /// Checks that the number of a message was not taken, and is not too old to know.
     ///
     /// # Errors
     ///
-    /// If it was taken before, or is too old to know.
-    pub(super) fn take(
-        &mut self,
+    /// If it was, or is.
+    pub(super) fn check(
+        &self,
         now: Instant,
         message: &Message,
         number: u64,
@@ -102,37 +117,49 @@ impl Numbers {
         {
             return Err(DropReason::Stale);
         }
-        if self.senders.len() >= MAX_SENDERS && !self.senders.contains_key(&message.sender) {
-            self.forget_a_sender();
+        let known = if by_source {
+            Some(&self.by_source)
+        } else {
+            self.senders.get(&message.sender).or_else(|| self.earlier.get(&message.sender))
+        };
+        if known.is_none_or(|seen| seen.is_fresh(number)) {
+            Ok(())
+        } else {
+            Err(DropReason::Replayed)
         }
-        let seen = self.senders.entry(message.sender).or_default();
-        if !seen.is_fresh(number) {
-            return Err(DropReason::Replayed);
-        }
-        let latest = number > seen.last();
-        seen.note(number);
-        if by_source {
+    }
+
+    /// Takes the number of an authentic message, which was [checked](Numbers::check).
+    pub(super) fn take(&mut self, now: Instant, message: &Message, number: u64) {
+        if message.sender == self.source {
+            let latest = number > self.by_source.last();
+            self.by_source.note(number);
             if latest {
-                self.clock = Some((said, now));
+                self.clock = Some((number >> PER_MS, now));
             }
-        } else if let Body::Beacon(beacon) = &message.body {
-            self.learn_time(now, beacon.standing.epoch);
+            return;
         }
-        Ok(())
+        self.seen(message.sender).note(number);
+        if let Body::Beacon(beacon) = &message.body {
+            self.learn_time(now, message.sender, beacon.standing.epoch);
+        }
     }
 
-    /// Learns from another node that the source's clock was so far.
-    pub(super) fn learn_time(&mut self, now: Instant, epoch: u64) {
-        if self.time(now).is_none_or(|time| epoch > time) {
+    /// Returns the numbers of a sender that were seen.
+    fn seen(&mut self, sender: NodeId) -> &mut Seen {
+        if self.senders.len() >= MAX_SENDERS / 2 && !self.senders.contains_key(&sender) {
+            self.earlier = std::mem::take(&mut self.senders);
+        }
+        let earlier = &mut self.earlier;
+        self.senders.entry(sender).or_insert_with(|| earlier.remove(&sender).unwrap_or_default())
+    }
+
+    /// Learns from a node that the source's clock was so far. Where anyone may take part, only the
+    /// source is believed.
+    pub(super) fn learn_time(&mut self, now: Instant, by: NodeId, epoch: u64) {
+        let believed = !self.open || by == self.source;
+        if believed && self.time(now).is_none_or(|time| epoch > time) {
             self.clock = Some((epoch, now));
-        }
-    }
-
-    /// Forgets the sender that was not heard for longest. O(n).
-    fn forget_a_sender(&mut self) {
-        let oldest = self.senders.iter().min_by_key(|(_, seen)| seen.last()).map(|(id, _)| *id);
-        if let Some(oldest) = oldest {
-            self.senders.remove(&oldest);
         }
     }
 }
@@ -157,5 +184,38 @@ mod tests {
         }
         assert!((0..200).all(|number| !seen.is_fresh(number)));
         assert!(seen.recent.len() <= REMEMBERED);
+    }
+
+    fn search(sender: u64) -> Message {
+        let body = Body::LeaveConfirm { nonce: 1 };
+        Message { feed: umbel_wire::Tsi(1), sender: NodeId(sender), body }
+    }
+
+    #[test]
+    fn ten_times_as_many_senders_take_no_more_memory_and_the_source_is_not_forgotten() {
+        let now = Instant::EPOCH;
+        let mut numbers = Numbers::new(NodeId(2), NodeId(1), true);
+        numbers.take(now, &search(1), 7);
+        for sender in 0..10 * MAX_SENDERS as u64 {
+            let message = search(10 + sender);
+            assert_eq!(numbers.check(now, &message, 5), Ok(()));
+            numbers.take(now, &message, 5);
+            assert_eq!(numbers.check(now, &message, 5), Err(DropReason::Replayed));
+        }
+        assert!(numbers.senders.len() + numbers.earlier.len() <= MAX_SENDERS);
+        let last = search(9 + 10 * MAX_SENDERS as u64 - MAX_SENDERS as u64 / 4);
+        assert_eq!(numbers.check(now, &last, 5), Err(DropReason::Replayed), "half are remembered");
+        assert_eq!(numbers.check(now, &search(1), 7), Err(DropReason::Replayed));
+    }
+
+    #[test]
+    fn in_an_open_feed_only_the_source_tells_its_time() {
+        let at = |ms| Instant::EPOCH + Duration::from_millis(ms);
+        for (open, by, believed) in [(true, 3, false), (true, 1, true), (false, 3, true)] {
+            let mut numbers = Numbers::new(NodeId(2), NodeId(1), open);
+            numbers.learn_time(at(0), NodeId(by), 1 << 40);
+            let stale = numbers.check(at(1), &search(4), 1 << PER_MS).is_err();
+            assert_eq!(stale, believed, "{open} {by}");
+        }
     }
 }

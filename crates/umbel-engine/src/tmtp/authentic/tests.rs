@@ -10,10 +10,22 @@ use umbel_wire::tmtp::{
 };
 
 use super::*;
+use crate::bucket::Limit;
 use crate::testing::ms;
 
 const FEED: Tsi = Tsi(9);
 const NODES: usize = 3;
+/// A node of an open feed that nobody asked to come.
+const MALLORY: usize = NODES;
+
+/// Rule by which nodes take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// With a token that begins so.
+    Token(u8),
+    /// With keys of their own.
+    Open,
+}
 
 fn address(node: usize) -> SocketAddr {
     ([10, 0, 0, node as u8 + 1], 7700 + node as u16).into()
@@ -23,19 +35,30 @@ fn group(last: u8) -> Channel {
     Channel { source: None, group: [239, 0, 0, last].into(), port: 7703 }
 }
 
-fn config(node: usize, token: u8) -> NodeConfig {
+fn id(node: usize, door: Door) -> NodeId {
+    match door {
+        Door::Token(_) => NodeId(node as u64 + 1),
+        Door::Open => node_id(FEED, &[node as u8; 32]),
+    }
+}
+
+fn config(node: usize, door: Door) -> NodeConfig {
     let channels = (group(1), group(2));
-    let mut config = NodeConfig::new(NodeId(node as u64 + 1), FEED, channels, address(node));
-    config.admission = Some([token; 32]);
+    let mut config = NodeConfig::new(id(node, door), FEED, channels, address(node));
+    match door {
+        Door::Token(token) => config.admission = Some([token; 32]),
+        Door::Open => config.seed = Some([node as u8; 32]),
+    }
     config
 }
 
 /// Returns the stamps of a node; node 0 is the source.
-fn stamps(node: usize, token: u8) -> Authentic {
-    Authentic::new(&config(node, token), (NodeId(1), address(0)), &[node as u8; 32]).unwrap()
+fn stamps(node: usize, door: Door) -> Authentic {
+    let source = (id(0, door), address(0));
+    Authentic::new(&config(node, door), source, &[node as u8; 32]).unwrap()
 }
 
-fn request(nonce: u64) -> Body {
+fn request(nonce: u64, parent: Option<NodeId>) -> Body {
     Body::JoinRequest(JoinRequest {
         nonce,
         hop_limit: 64,
@@ -43,6 +66,7 @@ fn request(nonce: u64) -> Body {
         role: Role::Member,
         standing: Standing::default(),
         name: String::new(),
+        parent,
     })
 }
 
@@ -56,6 +80,7 @@ struct Sealed {
 
 /// Honest nodes, and all that they have ever sent, which the attacker keeps.
 struct Honest {
+    door: Door,
     nodes: Vec<Authentic>,
     sealed: Vec<Sealed>,
     now: Instant,
@@ -65,13 +90,17 @@ struct Honest {
     taken: BTreeSet<(usize, usize, u64)>,
     /// Messages that each node has let in.
     heard: BTreeMap<(usize, Vec<u8>), usize>,
+    /// One who has keys as well, in an open feed, and any address.
+    mallory: Authentic,
     numbers: u64,
 }
 
 impl Honest {
-    fn new() -> Honest {
+    fn new(door: Door) -> Honest {
         Honest {
-            nodes: (0..NODES).map(|node| stamps(node, 7)).collect(),
+            door,
+            nodes: (0..NODES).map(|node| stamps(node, door)).collect(),
+            mallory: stamps(MALLORY, door),
             sealed: Vec::new(),
             now: ms(1),
             asked: BTreeSet::new(),
@@ -82,7 +111,7 @@ impl Honest {
     }
 
     fn say(&mut self, by: usize, to: usize, body: Body) {
-        let message = Message { feed: FEED, sender: NodeId(by as u64 + 1), body };
+        let message = Message { feed: FEED, sender: id(by, self.door), body };
         let bytes = self.nodes[by].seal(self.now, Address::Host(address(to)), &message);
         self.sealed.push(Sealed { by, to, bytes });
     }
@@ -90,7 +119,8 @@ impl Honest {
     fn ask(&mut self, child: usize, parent: usize) {
         self.numbers += 1;
         self.asked.insert((child, parent, self.numbers));
-        self.say(child, parent, request(self.numbers));
+        let parent_id = (self.door == Door::Open).then(|| id(parent, self.door));
+        self.say(child, parent, request(self.numbers, parent_id));
     }
 
     /// Sends something that only these two should understand.
@@ -118,7 +148,7 @@ impl Honest {
     fn deliver(&mut self, at: usize, from: usize, bytes: &[u8]) -> Result<(), DropReason> {
         let by = Address::Host(address(from));
         let datagram = Datagram { by, hop_limit: None, payload: bytes };
-        let opened = self.nodes[at].open(self.now, &datagram, &config(at, 7));
+        let opened = self.nodes[at].open(self.now, &datagram, &config(at, self.door));
         while let Some((to, bytes)) = self.nodes[at].poll(self.now) {
             let to = (0..NODES).find(|&node| address(node) == to).unwrap();
             self.sealed.push(Sealed { by: at, to, bytes });
@@ -130,10 +160,14 @@ impl Honest {
             // It is asked nothing but whether it has a place, which it has not.
             Opened::Stranger { .. } => return Err(DropReason::ForgedChild),
         };
+        if message.sender == id(MALLORY, self.door) {
+            // Everybody may come to an open feed.
+            return Ok(());
+        }
         // It is what the node of this address said, to this one, and it is heard once.
         let said = |sealed: &Sealed| sealed.bytes == bytes && (sealed.by, sealed.to) == (from, at);
         assert!(self.sealed.iter().any(said), "{at} believes {message:?} of {from}");
-        assert_eq!(message.sender, NodeId(from as u64 + 1));
+        assert_eq!(message.sender, id(from, self.door));
         let times = self.heard.entry((at, bytes.to_vec())).or_default();
         *times += 1;
         assert_eq!(*times, 1, "{at} hears {message:?} again");
@@ -157,13 +191,65 @@ impl Honest {
         Ok(())
     }
 
+    /// Mallory says something of its own to a node from a node's address, or answers what the one
+    /// said to the other lately.
+    fn speak(&mut self, what: usize, to: usize, at: usize) {
+        self.mallory.own.1 = address(at);
+        self.numbers += 1;
+        let said = self.sealed.iter().rev();
+        let mut said = said.filter(|sealed| (sealed.by, sealed.to) == (to, at));
+        let overheard = said.nth(what / 5 % 3).map(|sealed| sealed.bytes.clone());
+        let nonce = overheard.as_ref().and_then(|bytes| {
+            let message = Message::parse(umbel_wire::tmtp::without_stamp(bytes)).ok()?.message()?;
+            match message.body {
+                Body::JoinRequest(request) => Some(request.nonce),
+                _ => None,
+            }
+        });
+        let nonce = nonce.unwrap_or(self.numbers);
+        let body = match what % 5 {
+            0 => Some(request(nonce, Some(id(to, self.door)))),
+            1 => Some(Body::JoinChallenge { nonce, challenge: self.numbers }),
+            2 => Some(Body::LeaveTree { token: 1, nonce }),
+            3 => Some(Body::Dismiss { token: 1, reason: umbel_wire::tmtp::Dismissal::Slow }),
+            _ => None,
+        };
+        let mut said = Vec::new();
+        let mut node = config(MALLORY, self.door);
+        node.address = address(at);
+        if let Some(body) = body {
+            let message = Message { feed: FEED, sender: node.id, body };
+            said.push(self.mallory.seal(self.now, Address::Host(address(to)), &message));
+        } else {
+            let payload = overheard.as_deref().unwrap_or_default();
+            let datagram = Datagram { by: Address::Host(address(to)), hop_limit: None, payload };
+            let _ = self.mallory.open(self.now, &datagram, &node);
+        }
+        while let Some((_, bytes)) = self.mallory.poll(self.now) {
+            said.push(bytes);
+        }
+        let held = |honest: &Honest| {
+            let peer = honest.nodes[to].peers.get(&address(at))?;
+            let pair = peer.holds.as_ref().filter(|pair| pair.id != node.id)?;
+            (honest.now.since(peer.used) < signed::DISUSE).then_some(pair.id)
+        };
+        for bytes in said {
+            let before = held(self);
+            let _ = self.deliver(to, at, &bytes);
+            assert!(before.is_none() || held(self) == before, "{to} has lost its pair with {at}");
+        }
+    }
+
     /// Checks that nodes that share a key agree on all else.
     fn agree(&self) {
         for (a, node) in self.nodes.iter().enumerate() {
             for (at, peer) in &node.peers {
                 let Some(pair) = &peer.holds else { continue };
+                if pair.id == id(MALLORY, self.door) {
+                    continue;
+                }
                 let b = (0..NODES).find(|&node| address(node) == *at).expect("no other is heard");
-                assert_eq!(pair.id, NodeId(b as u64 + 1), "of {a}");
+                assert_eq!(pair.id, id(b, self.door), "of {a}");
                 let other = &self.nodes[b].peers.get(&address(a));
                 let others = other
                     .iter()
@@ -171,7 +257,7 @@ impl Honest {
                     .flatten();
                 let numbers = |pair: &Pair| (pair.nonce, pair.challenge);
                 for same in others.filter(|other| numbers(other) == numbers(pair)) {
-                    assert_eq!(same.id, NodeId(a as u64 + 1));
+                    assert_eq!(same.id, id(a, self.door));
                     let code = |pair: &Pair| hmac::sign(&pair.key, b"x").as_ref().to_vec();
                     assert_eq!(code(same), code(pair));
                 }
@@ -201,6 +287,8 @@ enum Step {
     Altered(usize, usize),
     /// Something is put together out of two.
     Mixed(usize, usize),
+    /// One with other keys says something to this node, from this one's address.
+    Mallory(usize, usize, usize),
     /// Time passes.
     Wait(u64),
 }
@@ -217,6 +305,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             2 => (any::<usize>(), node(), node()).prop_map(|(a, b, c)| Step::Elsewhere(a, b, c)),
             1 => any::<(usize, usize)>().prop_map(|(a, b)| Step::Altered(a, b)),
             1 => any::<(usize, usize)>().prop_map(|(a, b)| Step::Mixed(a, b)),
+            3 => (any::<usize>(), node(), node()).prop_map(|(a, b, c)| Step::Mallory(a, b, c)),
             1 => (0..40_000_u64).prop_map(Step::Wait),
         ],
         1..120,
@@ -224,13 +313,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn run(steps: Vec<Step>) -> Honest {
-    let mut honest = Honest::new();
+    run_with(Door::Token(7), steps)
+}
+
+fn run_with(door: Door, steps: Vec<Step>) -> Honest {
+    let mut honest = Honest::new(door);
     let mut passed = 0;
     for step in steps {
         let len = honest.sealed.len().max(1);
         let pick = |honest: &Honest, n: usize| honest.sealed.get(n % len).cloned();
         let arrival = match step {
             Step::Ask(a, b) | Step::Say(a, b) | Step::Fetch(a, b) if a == b => None,
+            Step::Mallory(what, to, at) => {
+                // Who has the token is not kept out by it.
+                if door == Door::Open && to != at {
+                    honest.speak(what, to, at);
+                }
+                None
+            }
             Step::Ask(a, b) => {
                 honest.ask(a, b);
                 None
@@ -257,7 +357,8 @@ fn run(steps: Vec<Step>) -> Honest {
                 sealed
             }),
             Step::Mixed(a, b) => pick(&honest, a).zip(pick(&honest, b)).map(|(a, b)| {
-                let split = |sealed: &Sealed| sealed.bytes.len().saturating_sub(Stamp::LEN);
+                let len = if door == Door::Open { SignedStamp::LEN } else { Stamp::LEN };
+                let split = |sealed: &Sealed| sealed.bytes.len().saturating_sub(len);
                 let bytes = [&a.bytes[..split(&a)], &b.bytes[split(&b)..]].concat();
                 Sealed { bytes, ..a }
             }),
@@ -282,15 +383,153 @@ proptest! {
     }
 }
 
+proptest! {
+    // Signatures and keys take their time.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn in_an_open_feed_neither_does_one_who_has_keys_as_well(steps in steps()) {
+        run_with(Door::Open, steps);
+    }
+}
+
 #[test]
 fn who_asks_gets_a_place_when_everything_arrives() {
-    let honest = run([vec![Step::Ask(1, 0)], vec![Step::Pass; 4]].concat());
-    assert_eq!(honest.taken, [(1, 0, 1)].into());
-    for (node, other) in [(0, 1), (1, 0)] {
-        let pair = honest.nodes[node].peers[&address(other)].holds.as_ref();
-        assert_eq!(pair.map(|pair| pair.nonce), Some(1));
+    for door in [Door::Token(7), Door::Open] {
+        let honest = run_with(door, [vec![Step::Ask(1, 0)], vec![Step::Pass; 4]].concat());
+        assert_eq!(honest.taken, [(1, 0, 1)].into());
+        for (node, other) in [(0, 1), (1, 0)] {
+            let pair = honest.nodes[node].peers[&address(other)].holds.as_ref();
+            assert_eq!(pair.map(|pair| pair.nonce), Some(1));
+        }
+        assert_eq!(honest.heard.len(), 2, "the request under the pair's key, and its answer");
     }
-    assert_eq!(honest.heard.len(), 2, "the request under the pair's key, and its answer");
+}
+
+#[test]
+fn everybody_gets_a_place_in_an_open_feed_under_a_number_of_its_own() {
+    let mut honest = Honest::new(Door::Open);
+    // From an address of nobody else, which is that of node 2 before it came.
+    for what in [0, 4] {
+        honest.speak(what, 0, 2);
+    }
+    let pair = honest.nodes[0].peers[&address(2)].holds.as_ref();
+    assert_eq!(pair.map(|pair| pair.id), Some(id(MALLORY, Door::Open)));
+    // While it is in use the address is its own, and then again anybody's.
+    honest.ask(2, 0);
+    let asked = honest.sealed.last().unwrap().bytes.clone();
+    assert_eq!(honest.deliver(0, 2, &asked), Err(DropReason::OverLimit));
+    honest.now += signed::DISUSE;
+    honest.ask(2, 0);
+    let asked = honest.sealed.last().unwrap().bytes.clone();
+    assert_eq!(honest.deliver(0, 2, &asked), Ok(()));
+}
+
+#[test]
+fn ten_times_as_many_requests_and_signatures_cost_no_more() {
+    let mut parent = stamps(0, Door::Open);
+    let (all, per_host) = signed::JOINS;
+    let mut taken = BTreeMap::<u8, u32>::new();
+    for n in 0..10 * per_host {
+        for host in [1, 2] {
+            let mut child = stamps(MALLORY, Door::Open);
+            child.own.1 = ([10, 9, 9, host], 1000 + n as u16).into();
+            let message =
+                Message { feed: FEED, sender: child.own.0, body: request(n.into(), None) };
+            child.numbers.learn_time(ms(1), id(0, Door::Open), u64::from(n) + 2);
+            let bytes = child.seal(ms(1), Address::Host(address(0)), &message);
+            let by = Address::Host(child.own.1);
+            let datagram = Datagram { by, hop_limit: None, payload: &bytes };
+            if parent.open(ms(1), &datagram, &config(0, Door::Open)).is_ok() {
+                *taken.entry(host).or_default() += 1;
+            }
+        }
+    }
+    assert!(taken.values().all(|&taken| taken <= per_host && taken > 0), "{taken:?}");
+    assert!(parent.peers.len() <= all as usize);
+}
+
+#[test]
+fn signatures_are_checked_so_often_and_a_flood_leaves_others_their_share() {
+    let (mut source, mut node) = (stamps(0, Door::Open), stamps(1, Door::Open));
+    let first = in_group(&mut source, ms(1), nack());
+    let (message, stamp) = SignedStamp::split(&first).unwrap();
+    let mut number = stamp.number;
+    let mut flood = |node: &mut Authentic, at: Instant, count: u32| {
+        let mut checked = 0;
+        for _ in 0..count {
+            // Later than what the source itself says.
+            number = number.max((at.as_nanos() / 1_000_000 + 2) << 20) + 1;
+            let mut forged = message.to_vec();
+            SignedStamp { number, signature: [1; 64], ..stamp }.emit(&mut forged);
+            match hear(1, node, at, 0, &forged).unwrap_err() {
+                DropReason::NotAuthentic => checked += 1,
+                reason => assert_eq!(reason, DropReason::OverLimit),
+            }
+        }
+        checked
+    };
+    let Limit { per_s, burst } = signed::CHECKS;
+    assert_eq!(flood(&mut node, ms(1), burst), burst);
+    assert!(!node.take_deafness());
+    assert_eq!(hear(1, &mut node, ms(1), 0, &first).err(), Some(DropReason::OverLimit));
+    assert!(node.take_deafness() && !node.take_deafness());
+    // Three times as much as is checked comes in each millisecond. What the source says comes after
+    // a part of it.
+    let (each, mut checked, mut heard) = (per_s / 1_000, 0, 0);
+    for n in 0..400 {
+        let at = ms(2 + n);
+        let before = u32::try_from(n % u64::from(3 * each)).unwrap();
+        checked += flood(&mut node, at, before);
+        let said = in_group(&mut source, at, nack());
+        heard += u32::from(hear(1, &mut node, at, 0, &said).is_ok());
+        checked += flood(&mut node, at, 3 * each - before);
+    }
+    assert!(checked + heard <= 401 * each, "{checked}");
+    assert!((100..200).contains(&heard), "a third of 400: {heard}");
+}
+
+#[test]
+fn what_was_offered_at_a_nodes_address_does_not_part_it() {
+    // Node 1 asks 2, and is asked from the address of 2 meanwhile. Then 1 and 2 have a pair.
+    let before = [Step::Ask(1, 2), Step::Mallory(0, 1, 2)].into_iter();
+    let steps = before.chain(vec![Step::Pass; 5]).chain([Step::Mallory(9, 1, 2)]);
+    let honest = run_with(Door::Open, steps.collect());
+    let pair = honest.nodes[1].peers[&address(2)].holds.as_ref();
+    assert_eq!(pair.map(|pair| pair.id), Some(id(2, Door::Open)));
+    assert!(honest.nodes[1].peers[&address(2)].offered.is_some(), "it was offered");
+}
+
+#[test]
+fn who_speaks_as_the_source_or_from_its_address_is_the_source() {
+    let mut node = stamps(1, Door::Open);
+    let mut mallory = stamps(MALLORY, Door::Open);
+    mallory.own.1 = address(0);
+    let gone = Body::FetchGone { nonce: 1, runs: vec![BlockRun { first: 0, count: 1 }] };
+    let message = Message { feed: FEED, sender: mallory.own.0, body: gone.clone() };
+    let bytes = mallory.seal(ms(1), Address::Host(address(1)), &message);
+    let datagram = |payload| {
+        let by = Address::Host(address(0));
+        Datagram { by, hop_limit: None, payload }
+    };
+    let node_config = config(1, Door::Open);
+    let heard = node.open(ms(1), &datagram(&bytes), &node_config);
+    assert_eq!(heard.err(), Some(DropReason::NotAuthentic));
+    // In the source's name, with its keys and another signature.
+    let mut source = stamps(0, Door::Open);
+    let message = Message { feed: FEED, sender: source.own.0, body: gone };
+    let good = source.seal(ms(1), Address::Host(address(1)), &message);
+    let mut wrong = good.clone();
+    *wrong.last_mut().unwrap() ^= 1;
+    let mut bare = Vec::new();
+    message.emit(&mut bare);
+    for forged in [&wrong, &bare] {
+        let heard = node.open(ms(1), &datagram(forged), &node_config);
+        assert_eq!(heard.err(), Some(DropReason::NotAuthentic));
+    }
+    assert!(matches!(node.open(ms(1), &datagram(&good), &node_config), Ok(Opened::Message(_))));
+    let again = node.open(ms(1), &datagram(&good), &node_config);
+    assert_eq!(again.err(), Some(DropReason::Replayed));
 }
 
 #[test]
@@ -298,7 +537,7 @@ fn a_request_that_was_overheard_is_worth_nothing() {
     let mut honest = run([vec![Step::Ask(1, 0)], vec![Step::Pass; 4]].concat());
     let overheard = honest.sealed.clone();
     // The parent is started again, and has forgotten all.
-    honest.nodes[0] = Authentic { secret: [9; 32], ..stamps(0, 7) };
+    honest.nodes[0] = Authentic { secret: [9; 32], ..stamps(0, Door::Token(7)) };
     for sealed in overheard.iter().filter(|sealed| sealed.by == 1) {
         assert_eq!(honest.deliver(0, 2, &sealed.bytes), Err(DropReason::NotAuthentic));
         let _ = honest.deliver(0, 1, &sealed.bytes);
@@ -323,7 +562,9 @@ fn hear(
 ) -> Result<Opened, DropReason> {
     let by = Channel { source: Some(address(from).ip()), ..group(2) };
     let datagram = Datagram { by: Address::Channel(by), hop_limit: None, payload: bytes };
-    node.open(now, &datagram, &config(at, 7))
+    let open = node.identity.is_some();
+    let door = if open { Door::Open } else { Door::Token(7) };
+    node.open(now, &datagram, &config(at, door))
 }
 
 fn search() -> Body {
@@ -344,13 +585,13 @@ fn nack() -> Body {
 
 #[test]
 fn what_the_group_heard_long_ago_is_not_heard_by_who_comes_new() {
-    let (mut source, mut node) = (stamps(0, 7), stamps(1, 7));
+    let (mut source, mut node) = (stamps(0, Door::Token(7)), stamps(1, Door::Token(7)));
     let from_source = in_group(&mut source, ms(1), nack());
     hear(1, &mut node, ms(1), 0, &from_source).unwrap();
     let old = in_group(&mut node, ms(10), nack());
-    let searched = in_group(&mut stamps(1, 7), ms(10), search());
+    let searched = in_group(&mut stamps(1, Door::Token(7)), ms(10), search());
     for (later, stale) in [(20_000, false), (40_000, true)] {
-        let mut new = stamps(2, 7);
+        let mut new = stamps(2, Door::Token(7));
         let beat = in_group(&mut source, ms(later), nack());
         hear(2, &mut new, ms(later), 0, &beat).unwrap();
         let heard = hear(2, &mut new, ms(later), 1, &old);
@@ -367,15 +608,15 @@ fn what_the_group_heard_long_ago_is_not_heard_by_who_comes_new() {
 
 #[test]
 fn tables_are_bounded() {
-    let (mut node, mut parent) = (stamps(1, 7), stamps(0, 7));
+    let (mut node, mut parent) = (stamps(1, Door::Token(7)), stamps(0, Door::Token(7)));
     for n in 0..5_000_u64 {
         // Each from a port of its own: so much only those do who have the token.
         let from = SocketAddr::from(([10, 1, (n >> 8) as u8, n as u8], 7));
         node.own = (NodeId(10 + n), from);
-        let message = Message { feed: FEED, sender: node.own.0, body: request(n) };
+        let message = Message { feed: FEED, sender: node.own.0, body: request(n, None) };
         let bytes = node.seal(ms(n), Address::Host(address(0)), &message);
         let datagram = Datagram { by: Address::Host(from), hop_limit: None, payload: &bytes };
-        let opened = parent.open(ms(n), &datagram, &config(0, 7));
+        let opened = parent.open(ms(n), &datagram, &config(0, Door::Token(7)));
         assert!(matches!(opened, Ok(Opened::Answered) | Err(DropReason::OverLimit)));
     }
     assert!(parent.outbox.len() <= MAX_OUTBOX);

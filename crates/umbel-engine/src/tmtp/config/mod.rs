@@ -508,7 +508,7 @@ fn check(
         Err(ConfigError::Shape { symbol_len, block_symbols })
     } else if node.address.port() == 0 || shape.source.port() == 0 {
         Err(ConfigError::NoPort)
-    } else if node.is_closed() && node.address.ip().is_unspecified() {
+    } else if node.is_stamped() && node.address.ip().is_unspecified() {
         Err(ConfigError::NoAddress(node.address))
     } else {
         Ok(())

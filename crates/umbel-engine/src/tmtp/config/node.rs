@@ -38,6 +38,11 @@ pub struct NodeConfig {
     pub admission: Option<[u8; 32]>,
     /// Others that are admitted, by keys. Default: no matter.
     pub list: List,
+    /// Random seed of the node's own keys in an open feed, of which `id` must be the digest
+    /// ([`node_id`](crate::tmtp::node_id)). Then each message is stamped, and only what has a stamp
+    /// is heard, so that the node must know its `address`. Nothing with a token or a list. Default
+    /// `None`: messages have no stamps, as in feeds of earlier releases.
+    pub seed: Option<[u8; 32]>,
 }
 
 /// A list of the receivers of a feed, as one node knows it. With one, messages are stamped as with
@@ -87,12 +92,18 @@ impl NodeConfig {
             recovery: Recovery::Tree,
             admission: None,
             list: List::None,
+            seed: None,
         }
     }
 
-    /// Returns whether messages are stamped.
+    /// Returns whether only some may take part.
     pub(in crate::tmtp) fn is_closed(&self) -> bool {
         self.admission.is_some() || self.list != List::None
+    }
+
+    /// Returns whether messages are stamped.
+    pub(in crate::tmtp) fn is_stamped(&self) -> bool {
+        self.is_closed() || self.seed.is_some()
     }
 
     /// Returns the group to which nodes send, if they do.

@@ -18,7 +18,7 @@ use umbel_wire::tmtp::{
 use super::{Receiver, Start, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
-use crate::tmtp::authentic::{self, Opened};
+use crate::tmtp::authentic::{self, Authentic, Opened};
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::{Arrival, Way};
@@ -67,8 +67,11 @@ impl<K: SymbolSink> Receiver<K> {
         datagram: &Datagram<'_>,
         data_channel: bool,
     ) -> Result<(), DropReason> {
-        let message = match authentic::open(&mut self.authentic, now, datagram, &self.config.node)?
-        {
+        let opened = authentic::open(&mut self.authentic, now, datagram, &self.config.node);
+        if self.authentic.as_mut().is_some_and(Authentic::take_deafness) {
+            self.tree.note_deafness(now);
+        }
+        let message = match opened? {
             Opened::Message(message) => message,
             Opened::Answered => return Ok(()),
             Opened::Admitted => {

@@ -1,11 +1,14 @@
 //! The source's answers to FETCH_DIGESTS.
 //!
 //! They take reading and encoding a block, and few packets. So they are paced by what sending the
-//! block would take, at a part of the rate.
+//! block would take, at a part of the rate, but by no more than [`LONGEST`]: a slow feed is no
+//! reason to leave receivers without an answer. Who asks for the same block is answered at once.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use bytes::Bytes;
 use umbel_wire::repository::SymbolKey;
 use umbel_wire::tmtp::{BlockRun, Body, limits};
 
@@ -16,12 +19,18 @@ use crate::tmtp::api::FEED;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::symbol_digests::{digest_of, watched};
 use crate::tmtp::tree::Way;
+use crate::units::Rate;
 
 /// Most questions that may wait, and of one host.
 const MOST_ASKED: usize = 1024;
 const MOST_OF_HOST: usize = 64;
 /// Share of the rate at which blocks are read for digests: one over this.
 const SHARE: u32 = 2;
+/// Longest time between two blocks that are read for digests. To encode what is watched of a block
+/// takes a millisecond or two.
+const LONGEST: Duration = Duration::from_millis(20);
+/// Most questions about a block that are answered at once: each takes a digest of each symbol.
+const MOST_AT_ONCE: usize = 16;
 
 /// A receiver's question about a block.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +55,19 @@ impl Questions {
         (!self.waiting.is_empty()).then_some(self.paced)
     }
 
+    /// Takes the questions about a block, at most so many as are answered at once.
+    fn take(&mut self, block: u32) -> Vec<Question> {
+        let mut taken = Vec::new();
+        self.waiting.retain(|question| {
+            let takes = question.block == block && taken.len() < MOST_AT_ONCE;
+            if takes {
+                taken.push(*question);
+            }
+            !takes
+        });
+        taken
+    }
+
     fn ask(&mut self, question: Question) -> Result<(), DropReason> {
         let host = question.address.ip();
         if self.waiting.iter().any(|known| known.nonce == question.nonce) {
@@ -58,6 +80,11 @@ impl Questions {
         self.waiting.push_back(question);
         Ok(())
     }
+}
+
+/// Returns the pause after so many bytes were read for digests.
+fn pause(rate: Rate, bytes: u64) -> Duration {
+    (rate.time_for(bytes) * SHARE).min(LONGEST)
 }
 
 impl<S: SymbolSource> Source<S> {
@@ -87,22 +114,22 @@ impl<S: SymbolSource> Source<S> {
         self.questions.ask(question)
     }
 
-    /// Answers the question in line if its symbols are there.
+    /// Answers the question in line, and others about the same block, if its symbols are there.
     pub(super) fn answer_question(&mut self, now: Instant) {
         if self.waits.digests || self.questions.next().is_none_or(|at| at > now) {
             return;
         }
-        let Some(&Question { address, nonce, key, block }) = self.questions.waiting.front() else {
+        let Some(&Question { address, nonce, block, .. }) = self.questions.waiting.front() else {
             return;
         };
         let Some(k) = self.shelf.len_of(block) else { return self.end_question(block) };
         let count = watched(k, self.config.shape.fec);
         let id = BlockId { toi: FEED, sbn: block };
         self.shelf.symbols.prefetch(id, 0..count);
-        let mut digests = Vec::new();
+        let mut symbols = Vec::new();
         for esi in 0..count {
             match self.shelf.symbols.symbol(id, esi) {
-                Load::Ready(symbol) => digests.push(digest_of(&key, block, esi, &symbol)),
+                Load::Ready(symbol) => symbols.push(symbol),
                 Load::Pending => {
                     self.waits.digests = true;
                     return;
@@ -114,6 +141,20 @@ impl<S: SymbolSource> Source<S> {
                 }
             }
         }
+        for question in self.questions.take(block) {
+            self.answer(question, k, &symbols);
+        }
+        let bytes = u64::from(count) * u64::from(self.config.shape.symbol_len);
+        self.questions.paced = now + pause(self.throttle.rate(), bytes);
+        self.shelf.release_fetched(block);
+    }
+
+    /// Sends the digests of a block's symbols.
+    fn answer(&mut self, question: Question, k: u8, symbols: &[Bytes]) {
+        let Question { address, nonce, key, block } = question;
+        let numbered = (0..).zip(symbols);
+        let digests: Vec<_> =
+            numbered.map(|(esi, symbol)| digest_of(&key, block, esi, symbol)).collect();
         let mut first = 0;
         for part in digests.chunks(limits::SYMBOL_DIGESTS) {
             let digests = part.to_vec();
@@ -121,14 +162,49 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(address), body));
             first += part.len() as u8;
         }
-        let bytes = u64::from(count) * u64::from(self.config.shape.symbol_len);
-        self.questions.paced = now + self.throttle.rate().time_for(bytes) * SHARE;
-        self.end_question(block);
     }
 
     /// Goes on to the next question.
     fn end_question(&mut self, block: u32) {
         self.questions.waiting.pop_front();
         self.shelf.release_fetched(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(host: u8, nonce: u64, block: u32) -> Question {
+        let address = SocketAddr::from(([10, 0, 0, host], 7));
+        Question { address, nonce, key: SymbolKey([1; 32]), block }
+    }
+
+    #[test]
+    fn so_many_questions_about_a_block_are_answered_at_once_and_others_keep_their_turn() {
+        let mut questions = Questions::default();
+        let hosts = 2 * MOST_AT_ONCE as u8;
+        for host in 0..hosts {
+            questions.ask(question(host, host.into(), u32::from(host % 2))).unwrap();
+        }
+        for host in 0..4 {
+            questions.ask(question(host, 100 + u64::from(host), 0)).unwrap();
+        }
+        let nonces = |taken: &[Question]| taken.iter().map(|one| one.nonce).collect::<Vec<_>>();
+        let even: Vec<u64> = (0..hosts.into()).step_by(2).collect();
+        assert_eq!(nonces(&questions.take(0)), even, "in their order, and no more");
+        assert_eq!(nonces(&questions.take(0)), [100, 101, 102, 103]);
+        assert_eq!(questions.take(1).len(), MOST_AT_ONCE);
+        assert!(questions.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_slow_feed_is_no_reason_to_wait_long_for_digests() {
+        let rate = |bits_per_s| Rate::from_bits_per_s(bits_per_s).unwrap();
+        let block = 112 * 1_368;
+        assert_eq!(pause(rate(10_000_000), block), LONGEST);
+        let millisecond = Duration::from_millis(1);
+        let at_gigabit = pause(rate(1_000_000_000), block);
+        assert!(at_gigabit > 2 * millisecond && at_gigabit < 3 * millisecond, "{at_gigabit:?}");
     }
 }

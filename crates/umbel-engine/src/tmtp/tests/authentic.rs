@@ -1,19 +1,21 @@
-//! Feeds with a token, a list, or both: all that is said has a stamp, and what has none is not
-//! heard.
+//! Feeds with a token, a list, or both, and open ones whose nodes have keys: all that is said has a
+//! stamp, and what has none is not heard.
 
 use std::time::Duration;
 
 use umbel_wire::Channel;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
-use umbel_wire::tmtp::{Body, Message, MessageType, Stamp};
+use umbel_wire::tmtp::{
+    BlockRun, Body, Message, MessageType, Nack, NackRun, Need, NodeKeys, SignedStamp, Stamp,
+};
 
 use super::delivery::{LONG, complete, rate};
 use super::failures::managers;
-use super::world::{Sent, Weather, World, secret_of};
+use super::world::{FEED, Sent, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, List, ReceiverCommand, ReceiverEvent};
+use crate::tmtp::{DropReason, List, ReceiverCommand, ReceiverEvent, node_id};
 
 const KEY: [u8; 32] = [7; 32];
 /// Most hosts on a list.
@@ -25,15 +27,23 @@ enum Door {
     Token,
     List,
     Both,
+    /// All, and each has keys.
+    Open,
 }
 
-const DOORS: [Door; 3] = [Door::Token, Door::List, Door::Both];
+const DOORS: [Door; 4] = [Door::Token, Door::List, Door::Both, Door::Open];
 
-/// Creates a feed that is not open, and receivers in subnets, of which not all have joined yet.
+/// Creates a feed whose messages are stamped, and receivers in subnets, of which not all have joined yet.
 fn world(seed: u64, door: Door, recovery: Recovery, subnets: &[usize]) -> World {
     let shape = World::shape(4, true);
     let mut world = World::new(seed, vec![4; 30], shape, rate(1_000_000), |mut config| {
         config.node.recovery = recovery;
+        if door == Door::Open {
+            config.node.seed = Some(secret_of(0));
+            config.node.id = node_id(FEED, &secret_of(0));
+            config.shape.id = config.node.id;
+            return config;
+        }
         config.node.admission = (door != Door::List).then_some(KEY);
         if door != Door::Token {
             let receivers = (1..LISTED).map(secret_of).collect();
@@ -83,7 +93,9 @@ fn every_message_has_a_stamp_and_everyone_gets_all() {
             .collect();
         assert!(messages.len() > 20);
         for sent in messages {
-            assert!(Stamp::split(&sent.payload).is_some(), "{:?}", Message::parse(&sent.payload));
+            let stamped = Stamp::split(&sent.payload).is_some();
+            let signed = door == Door::Open && SignedStamp::split(&sent.payload).is_some();
+            assert!(stamped || signed, "{:?}", Message::parse(&sent.payload));
         }
     }
 }
@@ -286,6 +298,12 @@ fn a_stranger_who_forges_every_address_fetches_and_ends_nothing() {
     }
 }
 
+/// Returns the keys that a host has shown, if nodes have any.
+fn keys_of(world: &World, host: usize) -> Option<NodeKeys> {
+    let log = world.log.as_ref()?.iter().filter(|sent| sent.from == host);
+    log.filter_map(|sent| SignedStamp::split(&sent.payload)).map(|(_, stamp)| stamp.keys).next()
+}
+
 fn forges_every_address(door: Door) {
     let mut world = world(3, door, Recovery::Tree, &[2, 2]);
     expect_repeats(&mut world);
@@ -311,13 +329,16 @@ fn forges_every_address(door: Door) {
         for host in 0..world.receivers().end {
             let liar = usize::from(host == 0);
             let (sender, mut payload) = (world.id(liar), Vec::new());
-            Message { feed: super::world::FEED, sender, body: body.clone() }.emit(&mut payload);
-            for stamped in [false, true] {
-                let mut payload = payload.clone();
-                if stamped {
-                    let key = umbel_wire::tmtp::StampKey::Tree;
-                    Stamp { key, number: u64::MAX, code: [7; 16] }.emit(&mut payload);
-                }
+            Message { feed: FEED, sender, body: body.clone() }.emit(&mut payload);
+            let key = umbel_wire::tmtp::StampKey::Tree;
+            let mut stamped = payload.clone();
+            Stamp { key, number: u64::MAX, code: [7; 16] }.emit(&mut stamped);
+            // With the keys of whom it speaks for, which all have heard.
+            let mut signed = payload.clone();
+            if let Some(keys) = keys_of(&world, liar) {
+                SignedStamp { keys, number: u64::MAX, signature: [7; 64] }.emit(&mut signed);
+            }
+            for payload in [payload, stamped, signed] {
                 let by = Address::Host(world.address_of(liar));
                 world.give(host, by, &payload);
             }
@@ -325,9 +346,50 @@ fn forges_every_address(door: Door) {
     }
     for (host, before) in world.receivers().zip(before) {
         let dropped = world.receiver(host).drops().of(DropReason::NotAuthentic) - before;
-        assert_eq!(dropped, 2 * count, "{host}");
+        assert_eq!(dropped, 3 * count, "{host}");
     }
     world.extend_all();
     world.run_until(LONG, complete);
     assert_eq!(world.source().stats().fetched_sent, 0);
+}
+
+/// Gives a host so many messages of the group that are signed with the source's keys, wrongly.
+fn flood(world: &mut World, host: usize, count: u64) {
+    let keys = keys_of(world, 0).unwrap();
+    let runs = vec![NackRun { run: BlockRun { first: 0, count: 1 }, need: Need::Whole }];
+    let body = Body::Nack(Nack { parent: world.id(0), hop_limit: 1, runs });
+    let (sender, mut message) = (world.id(0), Vec::new());
+    Message { feed: FEED, sender, body }.emit(&mut message);
+    let source = Some(world.address_of(0).ip());
+    let by = Address::Channel(Channel { source, ..World::domain_group() });
+    let later = (world.now.as_nanos() / 1_000_000 + 10) << 20;
+    for n in 0..count {
+        let mut payload = message.clone();
+        SignedStamp { keys, number: later + n, signature: [7; 64] }.emit(&mut payload);
+        world.give(host, by, &payload);
+    }
+}
+
+#[test]
+fn a_flood_of_signatures_parts_nobody_from_its_parent() {
+    let mut world = world(5, Door::Open, Recovery::Tree, &[1, 1]);
+    expect_repeats(&mut world);
+    world.may_drop(DropReason::OverLimit);
+    world.run_until(LONG, |world| world.source().stats().totals.members == 2);
+    // The content comes meanwhile. Of ten signatures one is checked.
+    world.extend_all();
+    for _ in 0..3_000 {
+        for host in world.receivers() {
+            flood(&mut world, host, 50);
+        }
+        world.run_for(Duration::from_millis(1));
+    }
+    world.run_until(LONG, complete);
+    for host in world.receivers() {
+        let refused = world.receiver(host).drops().of(DropReason::OverLimit);
+        assert!(refused > 100_000, "{refused}");
+        let orphaned = |event: &&ReceiverEvent| **event == ReceiverEvent::Orphaned;
+        let times = world.receiver_events(host).iter().filter(orphaned).count();
+        assert_eq!(times, 0, "{host} lost its parent");
+    }
 }

@@ -17,6 +17,7 @@ use crate::testing::world::{self, Host, Link, NoRouter, Protocol, Seat};
 use crate::tmtp::{
     BlockCount, Draws, DropReason, List, NodeConfig, NodeId, Receiver, ReceiverCommand,
     ReceiverConfig, ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
+    node_id,
 };
 use crate::units::Rate;
 use crate::{Address, Engine, Transmit};
@@ -85,6 +86,8 @@ pub(super) struct Feed {
     admission: Option<[u8; 32]>,
     /// Whether the source has a list. Hosts are on it by [`secret_of`].
     listed: bool,
+    /// Whether nodes have keys of their own, by [`secret_of`].
+    keyed: bool,
     /// Whether questions about symbols do not come to the source.
     pub(super) no_questions: bool,
     /// Changes each JOIN_CONFIRM on its way.
@@ -212,11 +215,13 @@ impl World {
         let shape = Shape { id, ..shape };
         let config = configure(SourceConfig::new(node_config(id, 0, 0), shape, rate));
         config.check().unwrap();
+        let id = config.node.id;
         let lengths = Arc::new(lengths);
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
         let (recovery, admission) = (config.node.recovery, config.node.admission);
         let listed = config.node.list != List::None;
+        let keyed = config.node.seed.is_some();
         let source = Source::new(config, Draws::from_seed(seed), symbols);
         let source = Tested::new(source, |source| source.drops().to_string());
         let feed = Feed {
@@ -227,6 +232,7 @@ impl World {
             recovery,
             admission,
             listed,
+            keyed,
             no_questions: false,
             forge_confirm: None,
         };
@@ -268,9 +274,14 @@ impl World {
         configure: impl FnOnce(ReceiverConfig) -> ReceiverConfig,
     ) -> usize {
         let host = self.receivers.len() + 1;
-        let id = NodeId(self.below(u64::MAX) | 1);
+        let mut id = NodeId(self.below(u64::MAX) | 1);
+        let seed = self.keyed.then(|| secret_of(host));
+        if let Some(seed) = &seed {
+            id = node_id(FEED, seed);
+        }
         self.ids.push(id);
         let mut node = node_config(id, host, subnet);
+        node.seed = seed;
         node.recovery = self.recovery;
         node.admission = self.admission;
         if self.listed {

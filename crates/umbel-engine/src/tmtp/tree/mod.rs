@@ -139,6 +139,8 @@ pub(super) struct Tree {
     scope: u8,
     /// There is no tree: all receivers are children of the source.
     flat: bool,
+    /// Requests name the node that is asked, since its number is a digest of its keys.
+    names_parent: bool,
     random: Xoshiro256PlusPlus,
     role: Role,
     stage: Stage,
@@ -190,6 +192,7 @@ impl Tree {
             source: KnownSource::new(source_address),
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
+            names_parent: node.seed.is_some(),
             random,
             role,
             stage: Stage::Outside,

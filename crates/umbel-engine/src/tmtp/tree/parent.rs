@@ -10,6 +10,9 @@ use super::{Arrival, Tree, TreeEvent};
 use crate::Instant;
 use crate::tmtp::{DropReason, TreeConfig};
 
+/// Number of silences after which a parent has failed even though not all was heard.
+const DEAF_PATIENCE: u32 = 16;
+
 /// The parent of a node.
 #[derive(Clone, Debug)]
 pub(in crate::tmtp) struct Parent {
@@ -29,6 +32,8 @@ pub(in crate::tmtp) struct Parent {
     heard: Instant,
     /// Time at which the parent last brought a later epoch.
     fresh: Instant,
+    /// Time at which something was last not heard, since too much came at once.
+    deaf: Option<Instant>,
     /// A beacon of the parent was heard, so its domain's multicast arrives here.
     serves: bool,
 }
@@ -62,6 +67,7 @@ impl Parent {
             t_ack: confirm.beacon.timing.t_ack,
             heard: now,
             fresh: now,
+            deaf: None,
             serves: false,
         }
     }
@@ -80,19 +86,33 @@ impl Parent {
         silence.max(config.parent_silence_min)
     }
 
-    /// Returns when the parent has failed, unless it is heard before.
-    fn fails_at(&self, config: &TreeConfig) -> Instant {
+    /// Returns when a silence since a time is over. Who does not hear everything cannot tell for so
+    /// long, within limits.
+    fn over_at(&self, since: Instant, silence: Duration) -> Instant {
+        let over = since + silence;
+        let deaf = self.deaf.map_or(over, |deaf| deaf + silence);
+        over.max(deaf.min(since + silence.saturating_mul(DEAF_PATIENCE)))
+    }
+
+    /// Returns when it has been silent, and when cut off, for too long.
+    fn limits(&self, config: &TreeConfig) -> (Instant, Instant) {
         let silence = self.silence(config);
         let cut_off = silence.saturating_mul(config.detached_patience);
-        (self.heard + silence).min(self.fresh + cut_off)
+        (self.over_at(self.heard, silence), self.over_at(self.fresh, cut_off))
+    }
+
+    /// Returns when the parent has failed, unless it is heard before.
+    fn fails_at(&self, config: &TreeConfig) -> Instant {
+        let (silent, cut_off) = self.limits(config);
+        silent.min(cut_off)
     }
 
     /// Returns how the parent has failed, if it has.
     pub(super) fn failure(&self, now: Instant, config: &TreeConfig) -> Option<Failure> {
-        let silence = self.silence(config);
-        if now.since(self.heard) >= silence {
+        let (silent, cut_off) = self.limits(config);
+        if now >= silent {
             Some(Failure::Silent { unheard: !self.serves })
-        } else if now.since(self.fresh) >= silence * config.detached_patience {
+        } else if now >= cut_off {
             Some(Failure::CutOff)
         } else {
             None
@@ -121,6 +141,14 @@ impl Tree {
                 Ok(())
             }
             _ => Err(DropReason::ForgedParent),
+        }
+    }
+
+    /// Notes that something was not heard, since too much came at once. It may have been the
+    /// parent's.
+    pub(in crate::tmtp) fn note_deafness(&mut self, now: Instant) {
+        if let Stage::Attached(parent) = &mut self.stage {
+            parent.deaf = Some(now);
         }
     }
 
@@ -240,6 +268,7 @@ mod tests {
             t_ack: Duration::from_millis(100),
             heard: at(0),
             fresh: at(0),
+            deaf: None,
             serves: false,
         }
     }
@@ -255,5 +284,23 @@ mod tests {
         assert_eq!(parent.fails_at(&config), at(4000));
         assert_eq!(parent.failure(at(4000), &config), Some(Failure::CutOff));
         assert_eq!(parent.failure(at(4500), &config), Some(Failure::Silent { unheard: false }));
+    }
+
+    #[test]
+    fn who_does_not_hear_everything_is_patient_with_a_silent_parent_for_a_while() {
+        let config = TreeConfig::default();
+        let mut parent = parent();
+        for ms in (900..=14_900).step_by(1_000) {
+            parent.deaf = Some(at(ms));
+            assert_eq!(parent.fails_at(&config), at(ms + 1_000));
+            assert_eq!(parent.failure(at(ms + 999), &config), None, "{ms}");
+            // Once it hears, silence tells something again.
+            let silent = Some(Failure::Silent { unheard: true });
+            assert_eq!(parent.failure(at(ms + 1_000), &config), silent);
+        }
+        parent.deaf = Some(at(15_900));
+        assert_eq!(parent.fails_at(&config), at(16_000), "there is an end to it");
+        (parent.heard, parent.deaf) = (at(3_500), Some(at(3_500)));
+        assert_eq!(parent.failure(at(4_499), &config), None, "no news for that long");
     }
 }

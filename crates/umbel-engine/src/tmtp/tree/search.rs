@@ -280,6 +280,7 @@ impl Tree {
             role: self.role,
             standing: self.standing,
             name: self.name.clone(),
+            parent: candidate.id.filter(|_| self.names_parent),
         };
         self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
     }

@@ -36,7 +36,8 @@ pub use self::repository::{
 };
 pub use self::rlm::{rlm_receiver, rlm_source};
 pub use self::smo::{smo_delivery, smo_source};
-pub use self::tmtp::{symbols_of_closed_feed, tmtp_closed, tmtp_receiver, tmtp_source};
+pub use self::tmtp::{symbols_of_closed_feed, symbols_of_keyed_feed};
+pub use self::tmtp::{tmtp_closed, tmtp_keyed, tmtp_receiver, tmtp_source};
 
 /// Bytes of a symbol.
 const SYMBOL: u16 = 8;

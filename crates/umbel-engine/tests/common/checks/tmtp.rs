@@ -58,16 +58,43 @@ pub fn tmtp_closed(bytes: &[u8]) {
 
 /// Returns the number of symbols that the receiver of [`tmtp_closed`] took.
 pub fn symbols_of_closed_feed(bytes: &[u8]) -> usize {
-    use tmtp::{BlockCount, Draws, List, NodeConfig, Receiver, ReceiverCommand, ReceiverConfig};
-    use tmtp::{Source, SourceCommand, SourceConfig};
+    use tmtp::{List, NodeConfig};
     let secret = [5; 32];
     let has = List::Has { tree: [6; 32], receivers: vec![secret, [7; 32]] };
     let source = NodeConfig { admission: Some([4; 32]), list: has, ..node(1) };
     let receiver = NodeConfig { admission: Some([4; 32]), list: List::On(secret), ..node(2) };
+    symbols(bytes, (source, receiver), shape())
+}
+
+/// Checks the source of an open feed whose nodes have keys, and a receiver, in a network that the
+/// input rules.
+pub fn tmtp_keyed(bytes: &[u8]) {
+    symbols_of_keyed_feed(bytes);
+}
+
+/// Returns the number of symbols that the receiver of [`tmtp_keyed`] took.
+pub fn symbols_of_keyed_feed(bytes: &[u8]) -> usize {
+    use tmtp::{NodeConfig, Shape};
+    let [source, receiver] = [1, 2].map(|number| {
+        let seed = [number; 32];
+        NodeConfig { id: tmtp::node_id(Tsi(1), &seed), seed: Some(seed), ..node(number) }
+    });
+    let shape = Shape { id: source.id, ..shape() };
+    symbols(bytes, (source, receiver), shape)
+}
+
+/// Returns the number of symbols that a receiver took in a network that the input rules.
+fn symbols(
+    bytes: &[u8],
+    (source, receiver): (tmtp::NodeConfig, tmtp::NodeConfig),
+    shape: tmtp::Shape,
+) -> usize {
+    use tmtp::{BlockCount, Draws, Receiver, ReceiverCommand, ReceiverConfig};
+    use tmtp::{Source, SourceCommand, SourceConfig};
     let addresses = [source.address, receiver.address];
     let mut source =
-        Source::new(SourceConfig::new(source, shape(), rate()), Draws::from_seed(1), Zeros);
-    let config = ReceiverConfig::new(receiver, shape());
+        Source::new(SourceConfig::new(source, shape, rate()), Draws::from_seed(1), Zeros);
+    let config = ReceiverConfig::new(receiver, shape);
     let mut receiver = Receiver::new(config, Draws::from_seed(2), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);
     let blocks = BlockCount { count: 5, symbols: 4 };

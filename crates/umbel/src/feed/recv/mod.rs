@@ -323,6 +323,9 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
+    if let Some(caution) = super::caution(&feed) {
+        observer.note(caution);
+    }
 
     let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
@@ -453,14 +456,14 @@ fn config(
     name: Option<String>,
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
-    let id = super::node_id()?;
+    let (id, seed) = super::new_node(feed.tsi, feed.keyed)?;
     // The port is known once the socket exists.
     let address = std::net::SocketAddr::new(feed.source.ip(), 1);
     let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address);
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    node.admission = token;
+    (node.admission, node.seed) = (token, seed);
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
     config.repair.hold_up = super::hold_up(feed);

@@ -329,11 +329,13 @@ pub fn send(
         data.port = source.port();
     }
     let data_port = UdpPort::source(data, &interface, &sender)?;
+    let keyed = options.token.is_none() && !sealed;
+    let (id, seed) = super::new_node(tsi, keyed)?;
     let feed = Feed {
         name,
         tsi,
         source,
-        node: super::node_id()?,
+        node: id,
         data,
         domain,
         scope,
@@ -344,6 +346,7 @@ pub fn send(
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
         content: plan.describe(),
         token: options.token.is_some(),
+        keyed,
         sealed: cut.sealing.as_ref().zip(plan.head()).map(|(sealing, head)| Sealed {
             key: sealing.public(),
             head_len: head.0,
@@ -354,6 +357,7 @@ pub fn send(
     };
     let list = cut.sealing.as_ref().map_or(Ok(List::None), Sealing::list)?;
     let mut config = config(&feed, (admission, list), options.max_children, rate)?;
+    config.node.seed = seed;
     config.history = plan.history();
     config.last_word = Some(last_word);
     config.check()?;

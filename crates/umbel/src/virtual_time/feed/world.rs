@@ -279,6 +279,7 @@ impl World {
             kbit_per_s: RATE / 1_000,
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: false,
+            keyed: false,
             sealed: None,
             last_word: None,
             version: 1,

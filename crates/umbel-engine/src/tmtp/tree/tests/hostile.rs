@@ -175,6 +175,7 @@ fn a_child_that_claims_to_be_far_does_not_widen_the_radius() {
         role: Role::Manager,
         standing: Standing::default(),
         name: String::new(),
+        parent: None,
     };
     let message = from(&world, liar, Body::JoinRequest(request.clone()));
     give(&mut world, 0, arrival(liar, 1), &message).unwrap();
@@ -312,6 +313,7 @@ fn request(nonce: u64) -> JoinRequest {
         role: Role::Member,
         standing: Standing::default(),
         name: String::new(),
+        parent: None,
     }
 }
 

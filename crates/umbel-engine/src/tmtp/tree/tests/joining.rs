@@ -37,6 +37,7 @@ fn a_confirmation_that_is_repeated_promises_as_much_as_the_first() {
         role: Role::Member,
         standing: Standing::default(),
         name: String::new(),
+        parent: None,
     };
     let request = from(&world, member, Body::JoinRequest(request));
     let hops_left = Some(UNICAST_HOPS);
