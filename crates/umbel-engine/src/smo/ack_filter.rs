@@ -40,8 +40,8 @@ const LEAST_STEP: u64 = 4;
 /// Factor of a step where the window is twice what the path holds: its queue hides the delay, as
 /// long as less than half of a window waits.
 const QUEUED: u64 = 4;
-/// Least period: a receiver may delay an acknowledgement for as long, too. Probes wait for it.
-const LEAST_PERIOD: Duration = Duration::from_millis(40);
+/// Least period. It is shorter than the shortest time-out.
+const LEAST_PERIOD: Duration = Duration::from_millis(5);
 /// Change of a step that is told: by half.
 const STEP_CHANGE: (u64, u64) = (3, 2);
 /// Change of a period that is told.
@@ -122,11 +122,6 @@ impl Told {
         }
     }
 
-    /// Returns the time by which the rule may delay what its child has to say.
-    pub(super) fn delay(&self) -> Duration {
-        if self.step > 0 { self.period } else { Duration::ZERO }
-    }
-
     /// Takes the rule back. Returns whether that is to be told.
     pub(super) fn clear(&mut self) -> bool {
         std::mem::take(self).is_set
@@ -168,8 +163,6 @@ impl Child {
         if !self.told.set(step, period) {
             return None;
         }
-        // A probe that waits already did not know of it.
-        self.delay_probe(period);
         let (seq, last) = (self.inbox.next(), base.plus(self.una as u32));
         Some(AckFilterChange::Set { peer, rule: AckRule { master, seq, last, step, period } })
     }
@@ -366,9 +359,7 @@ mod tests {
         let head = Head { flags: Flags::ACK, ..Head::default() };
         told.on_segment(&head, 0, Seq(0));
         assert!(!told.set(1600, period * 3));
-        assert_eq!(told.delay(), period * 3);
         told.on_segment(&head, 1, Seq(0));
-        assert_eq!(told.delay(), Duration::ZERO);
         assert!(told.set(1600, period * 3));
         assert!(told.clear() && !told.clear());
     }

@@ -50,15 +50,8 @@ impl Child {
 
     /// Returns the time of a probe, once a round trip is known.
     pub(super) fn probe_time(&self) -> Option<Duration> {
-        let late = self.rtt.late()?.max(MIN_LATE) + self.told.delay();
+        let late = self.rtt.late()?.max(MIN_LATE);
         Some((self.rtt.smoothed()? * PROBE_RTTS).max(late) + self.patience.time())
-    }
-
-    /// Has a probe wait longer, but not beyond the time-out.
-    pub(in crate::smo) fn delay_probe(&mut self, by: Duration) {
-        if let (Some(at), Some(rto_at)) = (self.probe_at, self.rto_at) {
-            self.probe_at = Some((at + by).min(rto_at));
-        }
     }
 
     /// Returns when the time-out is that begins now.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::network::{Network, Way, content};
 use crate::smo::receiver::ReceiverCommand;
 use crate::smo::*;
-use crate::units::Rate;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
@@ -120,32 +119,6 @@ fn a_live_stream_is_acknowledged_in_time() {
     assert!(network.filter.dropped() > burst + 300, "{}", network.filter.dropped());
     assert_eq!((stats.timeouts, stats.unicast_again.segments), (0, 0), "{stats:?}");
     assert_eq!(stats.multicast_again.segments, 0);
-}
-
-#[test]
-fn probes_wait_for_acknowledgements_that_are_dropped_on_a_short_way() {
-    let mut network = Network::new(1, |config| config.acks_per_window = Some(PER_WINDOW));
-    network.expect_faults();
-    for _ in 0..3 {
-        network.add(Way::clean(1), |config| config.buffer = 1_000_000);
-    }
-    network.connect_all();
-    network.run_for(SECOND);
-    let to = Stream::Master(MasterId::FIRST);
-    // A burst that opens the windows. Then a step takes longer than the period.
-    network.command(SourceCommand::Write { to, bytes: content(3_000_000) });
-    network.run_for(3 * SECOND);
-    let (dropped, taken) = (network.filter.dropped(), network.source.stats().segments);
-    network.host(0).pace = Rate::from_bits_per_s(10_000_000);
-    network.command(SourceCommand::Write { to, bytes: content(3_000_000) });
-    network.run_for(3 * SECOND);
-    assert!(network.receivers.iter().all(|node| node.got.len() == 6_000_000));
-    let (dropped, stats) = (network.filter.dropped() - dropped, network.source.stats());
-    let taken = stats.segments - taken;
-    // One in 40 ms of each, in 2.4 s.
-    assert!(taken < 3 * 90 && dropped > 2 * taken, "{taken} and {dropped}: {stats:?}");
-    assert_eq!((stats.timeouts, stats.unicast_again.segments), (0, 0), "{stats:?}");
-    assert_eq!((stats.multicast_again.segments, network.questions.len()), (0, 0), "{stats:?}");
 }
 
 #[test]
