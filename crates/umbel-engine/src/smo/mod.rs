@@ -115,6 +115,9 @@
 //!   [RFC 8985 §7.2]. Both matter here, since one RTO stops the whole group. A retransmission
 //!   [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and what was multicast less than
 //!   `SRTT + 4 RTTVAR` before it runs out counts as under way [RFC 8985 §6.3].
+//! - **Questions**: a helper hands its receiver nothing that the receiver has. If only an
+//!   acknowledgement was lost, what is multicast again brings no answer. A child that is silent is
+//!   asked by unicast (`question.rs`).
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing
@@ -157,8 +160,10 @@ mod drops;
 mod hearing;
 mod inbox;
 mod master;
+mod patience;
 mod peer_window;
 mod peers;
+mod question;
 mod reassembly;
 pub mod receiver;
 mod repairs;

@@ -10,13 +10,29 @@ const MAX_RESTARTS: u8 = 2;
 /// Retransmissions under way whose times are kept, at most. Of others a time-out finds the loss.
 const MAX_TIMES: usize = 256;
 
+/// Way of a retransmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the child alone, whose receiver acknowledges it in any case.
+    Unicast,
+    /// To the channel. The helper hands it on if the receiver lacks it.
+    Multicast,
+}
+
+/// A retransmission.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    way: Way,
+}
+
 /// Retransmissions of a child.
 #[derive(Clone, Debug)]
 pub(super) struct Resent {
-    /// When the first hole was sent again.
-    hole: Option<Instant>,
-    /// When what is behind it was sent again, by position.
-    times: BTreeMap<u64, Instant>,
+    /// That of the first hole.
+    hole: Option<Sent>,
+    /// Those of what is behind it, by position.
+    times: BTreeMap<u64, Sent>,
     /// Position up to which bytes were sent more than once, or by unicast.
     end: u64,
     /// Retransmissions of the first hole that restarted the time-out.
@@ -31,7 +47,12 @@ impl Resent {
 
     /// Returns when the first hole was sent again.
     pub(super) fn hole(&self) -> Option<Instant> {
-        self.hole
+        self.hole.map(|sent| sent.at)
+    }
+
+    /// Returns whether the first hole was sent again, and by multicast.
+    pub(super) fn is_multicast(&self) -> bool {
+        self.hole.is_some_and(|sent| sent.way == Way::Multicast)
     }
 
     /// Returns the position up to which bytes were sent more than once, or by unicast.
@@ -60,13 +81,21 @@ impl Resent {
 
     /// Notes that a run left, of a stream of which the child lacks what is from `una` on, and which
     /// is held from `start` on.
-    pub(super) fn on_sent(&mut self, at: Instant, run: &Range<u64>, una: u64, start: u64) {
+    pub(super) fn on_sent(
+        &mut self,
+        at: Instant,
+        way: Way,
+        run: &Range<u64>,
+        una: u64,
+        start: u64,
+    ) {
         self.extend(run.end);
+        let sent = Sent { at, way };
         if run.start > una && self.times.len() < MAX_TIMES {
-            self.times.insert(run.start, at);
+            self.times.insert(run.start, sent);
         }
         if run.start <= una.max(start) {
-            self.hole = Some(at);
+            self.hole = Some(sent);
         }
     }
 
@@ -97,12 +126,13 @@ mod tests {
     #[test]
     fn the_next_hole_has_the_time_at_which_it_was_sent_again() {
         let mut resent = Resent::new(0);
-        resent.on_sent(ms(1), &(0..10), 0, 0);
-        resent.on_sent(ms(2), &(20..30), 0, 0);
-        resent.on_sent(ms(3), &(40..50), 0, 0);
+        resent.on_sent(ms(1), Way::Unicast, &(0..10), 0, 0);
+        resent.on_sent(ms(2), Way::Multicast, &(20..30), 0, 0);
+        resent.on_sent(ms(3), Way::Unicast, &(40..50), 0, 0);
         assert_eq!((resent.hole(), resent.end()), (Some(ms(1)), 50));
+        assert!(!resent.is_multicast());
         resent.on_progress(20);
-        assert_eq!(resent.hole(), Some(ms(2)));
+        assert_eq!((resent.hole(), resent.is_multicast()), (Some(ms(2)), true));
         // This one was not sent again.
         resent.on_progress(35);
         assert_eq!(resent.hole(), None);
@@ -114,11 +144,11 @@ mod tests {
     fn times_are_bounded() {
         let mut resent = Resent::new(0);
         for n in 1..1000 {
-            resent.on_sent(ms(n), &(n * 10..n * 10 + 10), 0, 0);
+            resent.on_sent(ms(n), Way::Unicast, &(n * 10..n * 10 + 10), 0, 0);
         }
         assert_eq!(resent.times.len(), MAX_TIMES);
         resent.on_progress(20);
-        resent.on_sent(ms(2000), &(20..30), 20, 0);
+        resent.on_sent(ms(2000), Way::Unicast, &(20..30), 20, 0);
         assert!((0..2).all(|_| resent.restarts()) && !resent.restarts());
         resent.on_progress(30);
         assert!(resent.restarts());

@@ -1,10 +1,13 @@
 //! Acknowledgements of a receiver: the data that it reports to have.
 
+use std::time::Duration;
+
 use umbel_wire::tcp::{Head, Seq};
 
 use super::{Acknowledged, Child};
 use crate::Instant;
 use crate::smo::master::SendLog;
+use crate::smo::question::Question;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
@@ -66,6 +69,8 @@ impl Child {
         let news = self.take_blocks(now, base, head, ack, view, log);
         if !news.is_repeated() {
             self.on_progress(now, &news, view, log);
+        } else if self.question.asked_at().is_some() {
+            self.on_answer(now, &news, view);
         } else if !has_payload && news.in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -95,11 +100,38 @@ impl Child {
         let had = self.board.highest().max(before);
         let (has_blocks, highest) = self.on_sack(base, head, ack, view);
         let newest = ack.max(highest);
-        if newest > by_unicast {
+        // What was told before is told again in the answer to a question, and may be old.
+        if self.hearing.on_told(newest) && newest > by_unicast {
             self.on_heard(view);
         }
         self.take_sample(now, ack, (newest > had).then_some(newest), log);
         News { ack, before, has_blocks, highest, in_use }
+    }
+
+    /// Handles a segment without progress after a question: what was multicast again did not reach
+    /// it either. One that left before the question came is no answer.
+    fn on_answer(&mut self, now: Instant, news: &News, view: &View) {
+        if self.question.asked_at().is_none_or(|at| now.since(at) < self.soon()) {
+            return;
+        }
+        self.question = Question::None;
+        self.board.again(self.from(view));
+        if std::mem::take(&mut self.is_probing) {
+            self.on_probe_loss(news.in_use, view);
+        }
+    }
+
+    /// Returns the position up to which everything has arrived or is lost, as the answer to a
+    /// question shows. `None` if there was none, or this cannot be the answer yet. What was
+    /// multicast shortly before a question may be behind it, as it passes the helper.
+    fn answered(&self, now: Instant, log: Option<&SendLog>) -> Option<u64> {
+        let at = self.question.asked_at().filter(|at| now.since(*at) >= self.soon())?;
+        Some(self.old(at, log))
+    }
+
+    /// Returns the time within which no answer can come.
+    fn soon(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or_default() / 2
     }
 
     /// Finds retransmissions that were lost, too.
@@ -124,7 +156,7 @@ impl Child {
     /// Finds segments that were lost, and cuts the window.
     fn find_losses(&mut self, news: &News, view: &View) {
         if news.has_blocks && std::mem::take(&mut self.is_probing) {
-            self.on_loss(news.in_use, view);
+            self.on_probe_loss(news.in_use, view);
         }
         if (news.has_blocks || news.is_repeated())
             && !self.board.is_clean()
@@ -220,18 +252,33 @@ impl Child {
 
     fn on_progress(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
         let News { ack, before, in_use, .. } = *news;
+        let answered = self.answered(now, log);
         if std::mem::take(&mut self.is_probing) {
-            let soon = self.rtt.smoothed().unwrap_or_default() / 2;
-            if self.resent.hole().is_none_or(|at| now.since(at) < soon) {
-                // The answer to what was sent first: nothing was lost.
+            let is_whole = match answered {
+                Some(known) => ack >= known,
+                // The answer to what was sent first.
+                None => self.resent.hole().is_none_or(|at| now.since(at) < self.soon()),
+            };
+            if is_whole {
                 self.board.cancel();
+                self.patience.on_vain();
             } else {
-                self.on_loss(in_use, view);
+                self.on_probe_loss(in_use, view);
             }
+        }
+        self.question = Question::None;
+        if let (Some(at), Some(time)) = (self.probe_at, self.probe_time())
+            && at.since(now) * 2 >= time
+        {
+            self.patience.on_time();
         }
         let recovers = self.board.recovery() == Some(Kind::Fast) && !self.skips.is_filling();
         let arrived = match log.filter(|_| self.hearing.hears) {
-            Some(log) => self.resent.hole().map_or(0, |at| log.sent_until(at)),
+            Some(log) => self
+                .resent
+                .hole()
+                .map_or(0, |at| log.sent_until(at))
+                .max(answered.unwrap_or_default()),
             None => view.sent,
         };
         self.una = ack;
@@ -251,6 +298,12 @@ impl Child {
         }
         self.rto_at = None;
         self.probe_at = None;
+    }
+
+    /// Notes that a probe has found a loss.
+    fn on_probe_loss(&mut self, flight: u64, view: &View) {
+        self.patience.on_loss();
+        self.on_loss(flight, view);
     }
 
     fn on_loss(&mut self, flight: u64, view: &View) {

@@ -23,7 +23,9 @@ use super::congestion::Window;
 use super::hearing::Hearing;
 use super::inbox::Inbox;
 use super::master::Standing;
+use super::patience::Patience;
 use super::peer_window::PeerWindow;
+use super::question::Question;
 use super::resent::Resent;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
@@ -94,6 +96,9 @@ pub(super) struct Child {
     /// Whether the recovery began with a probe, so that it is not known yet whether anything was
     /// lost.
     pub(super) is_probing: bool,
+    patience: Patience,
+    /// The question whether it has what was multicast again.
+    pub(super) question: Question,
     /// Retransmissions that wait in the master.
     pub(super) wanted: usize,
 
@@ -171,6 +176,8 @@ impl Child {
             resent: Resent::new(opening.at),
             timed: None,
             is_probing: false,
+            patience: Patience::default(),
+            question: Question::None,
             wanted: 0,
             rto_at: None,
             probe_at: None,
@@ -246,7 +253,7 @@ impl Child {
         self.skips.forget();
         self.board.clear();
         self.resent.forget();
-        (self.is_probing, self.wanted) = (false, 0);
+        (self.is_probing, self.wanted, self.question) = (false, 0, Question::None);
     }
 
     /// Returns the first position that it lacks and that may still be under way to it: in

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{Child, Timed};
 use crate::Instant;
 use crate::smo::config::SourceConfig;
+use crate::smo::resent::Way;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
@@ -47,12 +48,13 @@ impl Child {
     pub(in crate::smo) fn on_repaired(
         &mut self,
         at: Instant,
+        way: Way,
         run: &Range<u64>,
         start: u64,
         config: &SourceConfig,
     ) {
         self.timed = self.timed.filter(|timed| timed.end <= run.start);
-        self.resent.on_sent(at, run, self.una, start);
+        self.resent.on_sent(at, way, run, self.una, start);
         // Otherwise the answer could come after the time-out [RFC 6675 §6].
         let is_first = run.start <= self.una.max(start);
         let is_fast = self.board.recovery() == Some(Kind::Fast);

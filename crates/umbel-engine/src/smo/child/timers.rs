@@ -6,6 +6,7 @@ use super::Child;
 use crate::Instant;
 use crate::smo::config::SourceConfig;
 use crate::smo::master::SendLog;
+use crate::smo::question::Question;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
@@ -39,14 +40,18 @@ impl Child {
             if self.board.recovery().is_none()
                 && flight > u64::from(self.mss)
                 && self.resent.hole().is_none()
-                && let Some(srtt) = self.rtt.smoothed()
+                && let Some(time) = self.probe_time()
             {
-                let late = self.rtt.late().unwrap_or_default();
-                let probe_at = now + (srtt * PROBE_RTTS).max(late).max(MIN_LATE);
-                self.probe_at = Some(probe_at.min(rto_at));
+                self.probe_at = Some((now + time).min(rto_at));
             }
         }
         false
+    }
+
+    /// Returns the time of a probe, once a round trip is known.
+    pub(super) fn probe_time(&self) -> Option<Duration> {
+        let late = self.rtt.late()?.max(MIN_LATE);
+        Some((self.rtt.smoothed()? * PROBE_RTTS).max(late) + self.patience.time())
     }
 
     /// Returns when the time-out is that begins now.
@@ -62,7 +67,7 @@ impl Child {
             + config.keep_alive
             + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
         let lingered = self.fin_acked.map(|at| at + config.fin_wait);
-        let timers = [self.rto_at, self.probe_at, self.hole_at(), lingered];
+        let timers = [self.rto_at, self.probe_at, self.hole_at(), self.question.turn(), lingered];
         timers.into_iter().flatten().fold(quiet, Instant::min)
     }
 
@@ -74,13 +79,27 @@ impl Child {
     }
 
     /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
-    /// forgotten before it.
-    pub(in crate::smo) fn on_hole_late(&mut self, view: &View) {
-        self.resent.forget_hole();
+    /// forgotten before it. Returns whether it is to be asked instead: after a multicast, nothing
+    /// is heard of a receiver that has it, if the acknowledgement of that was lost.
+    pub(in crate::smo) fn on_hole_late(
+        &mut self,
+        now: Instant,
+        config: &SourceConfig,
+        view: &View,
+    ) -> bool {
         let from = self.from(view);
-        if !self.board.has(from) {
-            self.board.again(from);
+        let is_multicast = self.resent.is_multicast();
+        self.resent.forget_hole();
+        if self.board.has(from) {
+            return false;
         }
+        if !is_multicast {
+            self.board.again(from);
+        } else if self.resent.restarts() {
+            // As for a retransmission, the answer could come after the time-out.
+            self.rto_at = self.rto_at.max(Some(self.timeout_from(now, config)));
+        }
+        is_multicast
     }
 
     /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
@@ -102,6 +121,7 @@ impl Child {
         self.timeouts += 1;
         self.rtt.back_off();
         (self.rto_at, self.probe_at, self.timed) = (None, None, None);
+        self.question = Question::None;
         self.skips.on_filled();
         self.resent.forget();
         if self.hearing.on_timeout() {

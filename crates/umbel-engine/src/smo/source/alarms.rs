@@ -115,7 +115,7 @@ impl Source {
         }
         let initial = self.config.initial_window;
         let (keep_alive, probes) = (self.config.keep_alive, self.config.keep_alive_probes.max(1));
-        let Source { children, masters, .. } = self;
+        let Source { children, masters, config, questions, .. } = self;
         let child = children.at(slot);
         let view = View::of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -135,8 +135,8 @@ impl Source {
                     child.hearing.may_hear && matches!(child.served, Served::Master(..));
                 self.stats.timeouts += 1;
             }
-        } else if is_due(child.hole_at()) {
-            child.on_hole_late(&view);
+        } else if is_due(child.hole_at()) && child.on_hole_late(now, config, &view) {
+            child.question = questions.next(now);
         }
         let child = self.at(slot);
         let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;
@@ -144,7 +144,7 @@ impl Source {
             child.keep_alive_probes += 1;
             child.probe_due = true;
         }
-        if child.probe_due || child.membership_due {
+        if child.question.take_turn(now) || child.probe_due || child.membership_due {
             self.make_ready(slot);
         }
         self.settle(now, slot);

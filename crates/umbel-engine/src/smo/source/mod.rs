@@ -27,6 +27,8 @@ use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
 use super::master::Master;
 use super::peers::Peers;
+use super::question::{Question, Turns};
+use super::resent::Way;
 use super::tournament::Tournament;
 use super::view::View;
 use crate::bucket::{Limit, Limiter};
@@ -82,6 +84,7 @@ pub struct Source {
     /// Segments without a connection since connections had a turn.
     answers_in_row: u32,
     strays: Limiter,
+    questions: Turns,
     /// The master whose turn it is to multicast.
     turn: usize,
     pace: Option<Rate>,
@@ -121,6 +124,7 @@ impl Source {
             control: VecDeque::new(),
             answers_in_row: 0,
             strays: Limiter::new(STRAYS),
+            questions: Turns::default(),
             turn: 0,
             pace: None,
             random,
@@ -285,10 +289,7 @@ impl Source {
             }
             master.note(seat, child.standing(&view));
         }
-        let at = child.alarm(config).as_nanos();
-        if self.alarms.at(slot as usize).is_none_or(|known| at < known) {
-            self.alarms.put(slot as usize, Some(at));
-        }
+        self.bring_forward(slot);
         if sends_alone {
             self.make_ready(slot);
         }
@@ -297,6 +298,14 @@ impl Source {
             self.plan_repairs(now, slot);
         }
         self.tell_ack_rule(slot);
+    }
+
+    /// Brings the alarm of a child forward to the first of its timers.
+    fn bring_forward(&mut self, slot: u32) {
+        let at = self.children.of(slot).alarm(&self.config).as_nanos();
+        if self.alarms.at(slot as usize).is_none_or(|known| at < known) {
+            self.alarms.put(slot as usize, Some(at));
+        }
     }
 
     /// Tells which acknowledgements of a child are wanted, if that has changed.
@@ -341,7 +350,10 @@ impl Source {
                     let threshold = threshold * master.len() as f64;
                     let sent = master.repairs.want(now, slot, &run, rtt, threshold);
                     match sent {
-                        Some(at) => self.on_repaired(at, slot, &run),
+                        Some(at) => {
+                            self.on_repaired(at, Way::Multicast, slot, &run);
+                            self.bring_forward(slot);
+                        }
                         None => self.at(slot).wanted += 1,
                     }
                 }
@@ -363,6 +375,7 @@ impl Source {
         child.hearing.on_end();
         child.board.clear();
         (child.rto_at, child.probe_at) = (None, None);
+        child.question = Question::None;
         if child.inbox.has_ended() {
             self.close(now, slot);
             return true;

@@ -16,7 +16,9 @@ use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
 use crate::smo::master::Master;
+use crate::smo::question::Question;
 use crate::smo::repairs::Repair;
+use crate::smo::resent::Way;
 use crate::smo::view::View;
 use crate::{Address, Instant, RateClass, Transmit, TransmitBuf};
 
@@ -128,29 +130,39 @@ impl Source {
 
     /// Queues the retransmissions that are due. Returns whether there are any.
     fn gather_repairs(&mut self, now: Instant) -> bool {
-        let Source { masters, config, children, repairs, multicast_repairs, .. } = self;
-        let before = repairs.len() + multicast_repairs.len();
-        for (place, master) in masters.iter_mut().enumerate() {
-            let Some(master) = master else { continue };
-            let gather = master.gather(config);
-            let start = master.buffer.start();
-            while let Some(repair) = master.repairs.next(now, gather) {
-                let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
-                for &slot in wanting {
-                    // A slot may have another child by now, which then is sent what it may have.
-                    let Some(child) = children.get_mut(slot) else { continue };
-                    child.wanted = child.wanted.saturating_sub(1);
-                    match &repair {
-                        Repair::Multicast(..) => child.on_repaired(now, run, start, config),
-                        Repair::Unicast(..) => repairs.push_back((slot, child.id, run.clone())),
-                    }
+        let before = self.repairs.len() + self.multicast_repairs.len();
+        for place in 0..self.masters.len() {
+            let Some(master) = &self.masters[place] else { continue };
+            let gather = master.gather(&self.config);
+            while let Some(master) = &mut self.masters[place]
+                && let Some(repair) = master.repairs.next(now, gather)
+            {
+                self.queue_repair(now, place as u32, repair);
+            }
+        }
+        self.repairs.len() + self.multicast_repairs.len() > before
+    }
+
+    fn queue_repair(&mut self, now: Instant, place: u32, repair: Repair) {
+        let (Repair::Multicast(run, wanting) | Repair::Unicast(run, wanting)) = &repair;
+        for &slot in wanting {
+            // A slot may have another child by now, which then is sent what it may have.
+            let Some(child) = self.children.get_mut(slot) else { continue };
+            child.wanted = child.wanted.saturating_sub(1);
+            match &repair {
+                Repair::Multicast(..) => {
+                    self.on_repaired(now, Way::Multicast, slot, run);
+                    self.bring_forward(slot);
                 }
-                if let Repair::Multicast(run, _) = repair {
-                    multicast_repairs.push_back((place as u32, run));
+                Repair::Unicast(..) => {
+                    let id = child.id;
+                    self.repairs.push_back((slot, id, run.clone()));
                 }
             }
         }
-        repairs.len() + multicast_repairs.len() > before
+        if let Repair::Multicast(run, _) = repair {
+            self.multicast_repairs.push_back((place, run));
+        }
     }
 
     fn transmit_repair(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
@@ -175,7 +187,7 @@ impl Source {
             if let Some(len) = self.push_to_child(buf, slot, &run) {
                 self.stats.unicast_again.add(len);
                 self.at(slot).unicast_again.add(len);
-                self.on_repaired(now, slot, &run);
+                self.on_repaired(now, Way::Unicast, slot, &run);
                 self.settle(now, slot);
                 return Some(Transmit::self_clocked(Address::Host(peer)));
             }
@@ -189,11 +201,11 @@ impl Source {
     }
 
     /// Notes that a run was sent to a child again.
-    pub(super) fn on_repaired(&mut self, at: Instant, slot: u32, run: &Range<u64>) {
+    pub(super) fn on_repaired(&mut self, at: Instant, way: Way, slot: u32, run: &Range<u64>) {
         let Source { children, masters, config, .. } = self;
         let child = children.at(slot);
         let start = View::of(child, masters).start;
-        child.on_repaired(at, run, start, config);
+        child.on_repaired(at, way, run, start, config);
     }
 
     /// Adds a segment to a child. Returns the length of its payload, or `None` if it is not held.
@@ -248,6 +260,12 @@ impl Source {
             self.make_ready(slot);
             return Some(to);
         }
+        if child.question == Question::Due {
+            child.question = Question::Asked(now);
+            self.push_question(slot, buf);
+            self.make_ready(slot);
+            return Some(to);
+        }
         if std::mem::take(&mut child.membership_due) {
             self.push_ack(slot, buf);
             self.make_ready(slot);
@@ -270,16 +288,33 @@ impl Source {
         // Beyond the window it would not be acceptable.
         let sent = if child.hearing.hears { view.sent } else { child.nxt };
         let position = sent.min(child.permitted_to());
-        let membership = match child.served {
+        let mut head = self.head_to(slot, position, Flags::default());
+        head.options.membership = Some(self.membership(slot));
+        self.stats.control += 1;
+        self.push(buf, &head, Bytes::new());
+    }
+
+    /// Adds a segment that asks a child what it has, and tells its helper its membership.
+    fn push_question(&mut self, slot: u32, buf: &mut TransmitBuf) {
+        let position = self.at(slot).una;
+        let mut head = self.head_to(slot, position, Flags::default());
+        head.seq = head.seq.minus(1);
+        head.options.membership = Some(self.membership(slot));
+        self.stats.control += 1;
+        // The receiver has that byte, and does not look at it.
+        self.push(buf, &head, Bytes::from_static(&[0]));
+    }
+
+    /// Returns the membership of a child.
+    fn membership(&self, slot: u32) -> Membership {
+        let child = self.children.of(slot);
+        let port = match child.served {
             Served::Master(place, _) if child.hearing.may_hear => {
                 self.master(place).map_or(0, |master| master.channel.port)
             }
             _ => 0,
         };
-        let mut head = self.head_to(slot, position, Flags::default());
-        head.options.membership = Some(Membership::Port(membership));
-        self.stats.control += 1;
-        self.push(buf, &head, Bytes::new());
+        Membership::Port(port)
     }
 
     /// Adds retransmissions and new data to a child that does not hear.
@@ -315,7 +350,7 @@ impl Source {
             };
             if again {
                 self.at(slot).on_repair_wanted(&run);
-                self.on_repaired(now, slot, &run);
+                self.on_repaired(now, Way::Unicast, slot, &run);
             } else {
                 self.at(slot).on_sent(now, run.end);
             }

@@ -5,6 +5,7 @@ mod conditions;
 mod corners;
 mod delivery;
 mod network;
+mod questions;
 mod repairs;
 mod rules;
 mod script;

@@ -13,7 +13,7 @@ use crate::smo::receiver::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEv
 use crate::smo::*;
 use crate::testing::world::{Host, Link, NoRouter, Protocol, Seat, World};
 use crate::testing::{Tested, channel};
-use crate::{Address, Datagram, Engine, Transmit};
+use crate::{Address, Datagram, Engine, Instant, Transmit};
 
 pub(super) const PORT: u16 = 8080;
 
@@ -83,8 +83,10 @@ pub(super) struct Transfer {
     pub(super) beyond_window: u64,
     /// Segments sent by unicast that end beyond what their receivers had permitted.
     pub(super) beyond_permission: u64,
-    /// Unicast segments with nothing new.
+    /// Unicast segments with nothing new, but for questions.
     pub(super) needless: u64,
+    /// When questions left.
+    pub(super) questions: Vec<Instant>,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
     /// Whether the source's host holds its pace.
@@ -96,6 +98,11 @@ pub(super) struct Transfer {
 }
 
 pub(super) type Network = World<Transfer>;
+
+/// Returns whether a segment of the source is a question.
+fn is_question(segment: &Segment<'_>) -> bool {
+    segment.head.options.membership.is_some() && segment.payload.len() == 1
+}
 
 impl Protocol for Transfer {
     type Source = Tested<Source>;
@@ -149,6 +156,10 @@ impl Protocol for Transfer {
         assert!(!segment.head.flags.has(Flags::URG));
         if from == 0 {
             network.left += bytes.len() as u64;
+            if is_question(&segment) {
+                let now = network.now;
+                network.questions.push(now);
+            }
             if let Address::Host(peer) = transmit.to {
                 assert_eq!(segment.head.destination_port, peer.port());
                 let end = segment.head.seq.plus(segment.payload.len() as u32);
@@ -182,7 +193,8 @@ impl Protocol for Transfer {
         receiver.handle_datagram(now, datagram);
         let is_known = u64::from(repeated(receiver) > known);
         // An ACK at the right edge is not acceptable either, and no harm is done.
-        if !Segment::parse(segment).unwrap().is_empty() {
+        let segment = Segment::parse(segment).unwrap();
+        if !segment.is_empty() && !is_question(&segment) {
             let now_beyond = receiver.drops().of(receiver::DropReason::OutOfWindow);
             network.beyond_window += now_beyond - beyond;
             network.needless += if is_unicast { is_known } else { 0 };
