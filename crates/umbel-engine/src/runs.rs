@@ -78,7 +78,13 @@ impl<N: Copy + Ord + Sub<Output = N> + Sum> Runs<N> {
     }
 
     /// Returns whether the number is in the set.
+    #[inline]
     pub(crate) fn contains(&self, block: N) -> bool {
+        // Most often nothing is in the set, or the number is beyond the last run.
+        match self.0.last_key_value() {
+            Some((_, &past)) if block < past => {}
+            _ => return false,
+        }
         self.0.range(..=block).next_back().is_some_and(|(_, &past)| block < past)
     }
 

@@ -184,6 +184,15 @@ impl TransmitBuf {
         self.push(&[], message.into());
     }
 
+    /// Adds a control message that `write` appends to the bytes it is given. It takes no memory of
+    /// its own.
+    pub fn write_message(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.push_with(|out| {
+            write(out);
+            true
+        });
+    }
+
     /// Returns the number of bytes of all datagrams.
     pub fn bytes(&self) -> usize {
         self.heads.len() + self.datagrams.iter().map(|(_, body)| body.len()).sum::<usize>()

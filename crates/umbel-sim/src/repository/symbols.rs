@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -47,64 +48,86 @@ impl SymbolSource for CountingSource {
     fn release(&mut self, _block: BlockId) {}
 }
 
-/// Counts symbols and forgets them. Clones are the same sink.
+/// Counts symbols and forgets them. Clones have the same items, and count for themselves what is
+/// stored through them.
 #[derive(Clone, Debug, Default)]
-pub struct CountingSink(Arc<Mutex<Counted>>);
-
-#[derive(Debug, Default)]
-struct Counted {
+pub struct CountingSink {
     symbols: u64,
     blocks: u64,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    items: Mutex<Items>,
+    /// Whether `items` may have a complete one: asked with every packet, without its lock.
+    may_have_complete: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Items {
     /// Number of blocks of each item that are not restored.
     left: BTreeMap<Toi, u32>,
     complete: VecDeque<Toi>,
 }
 
 impl CountingSink {
-    fn lock(&self) -> MutexGuard<'_, Counted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Items> {
+        self.shared.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an item with this number of blocks.
     pub fn add(&self, toi: Toi, blocks: u32) {
-        let mut counted = self.lock();
+        let mut items = self.lock();
         if blocks == 0 {
-            counted.complete.push_back(toi);
+            self.complete(&mut items, toi);
         } else {
-            counted.left.insert(toi, blocks);
+            items.left.insert(toi, blocks);
         }
     }
 
+    fn complete(&self, items: &mut Items, toi: Toi) {
+        items.complete.push_back(toi);
+        self.shared.may_have_complete.store(true, Ordering::Release);
+    }
+
     /// Returns an item of which every block is restored, once.
+    #[inline]
     pub fn take_complete(&self) -> Option<Toi> {
-        self.lock().complete.pop_front()
+        if !self.shared.may_have_complete.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut items = self.lock();
+        let toi = items.complete.pop_front();
+        self.shared.may_have_complete.store(!items.complete.is_empty(), Ordering::Release);
+        toi
     }
 
-    /// Returns the number of symbols that were stored, all different.
+    /// Returns the number of symbols that were stored through this clone, all different.
     pub fn symbols(&self) -> u64 {
-        self.lock().symbols
+        self.symbols
     }
 
-    /// Returns the number of blocks that were restored.
+    /// Returns the number of blocks that were restored through this clone.
     pub fn blocks(&self) -> u64 {
-        self.lock().blocks
+        self.blocks
     }
 }
 
 impl SymbolSink for CountingSink {
     fn store(&mut self, _block: BlockId, _esi: u32, _symbol: &[u8]) -> bool {
-        self.lock().symbols += 1;
+        self.symbols += 1;
         true
     }
 
     fn restore(&mut self, block: BlockId) {
-        let mut counted = self.lock();
-        counted.blocks += 1;
-        let Some(left) = counted.left.get_mut(&block.toi) else { return };
+        self.blocks += 1;
+        let mut items = self.lock();
+        let Some(left) = items.left.get_mut(&block.toi) else { return };
         *left -= 1;
         if *left == 0 {
-            counted.left.remove(&block.toi);
-            counted.complete.push_back(block.toi);
+            items.left.remove(&block.toi);
+            self.complete(&mut items, block.toi);
         }
     }
 

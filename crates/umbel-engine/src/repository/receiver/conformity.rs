@@ -15,7 +15,7 @@
 //! their digests tell whether they are right. So an honest network that looks like this, now and
 //! then, costs some digests.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -61,10 +61,11 @@ pub(super) struct Claim {
 /// What the server has announced in a session, and which of it came.
 #[derive(Debug, Default)]
 pub(super) struct Conformity {
-    plans: BTreeMap<u32, Plan>,
-    /// Numbers of the plans, the oldest first.
-    order: VecDeque<u32>,
+    /// Announced transmissions by their numbers, the oldest first. The one whose packets come is
+    /// among the last, so it is found from the end.
+    plans: VecDeque<(u32, Plan)>,
     /// Transmissions by the time at which their first packets came, as far as they came in order.
+    /// None is later than one behind it.
     begun: VecDeque<(u32, Instant)>,
 }
 
@@ -79,16 +80,18 @@ impl Conformity {
             numbers: None,
             highest: None,
         };
-        if self.plans.contains_key(&transmission) {
+        if self.plan(transmission).is_some() {
             return;
         }
-        self.plans.insert(transmission, plan);
-        self.order.push_back(transmission);
-        if self.order.len() > MOST
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.plans.remove(&oldest);
+        if self.plans.len() == MOST {
+            self.plans.pop_front();
         }
+        self.plans.push_back((transmission, plan));
+    }
+
+    fn plan(&mut self, transmission: u32) -> Option<&mut Plan> {
+        let mut plans = self.plans.iter_mut().rev();
+        plans.find(|(number, _)| *number == transmission).map(|(_, plan)| plan)
     }
 
     /// Notes a packet. Returns whether it is where the server's could be.
@@ -99,11 +102,12 @@ impl Conformity {
 
     fn is_in_order(&mut self, now: Instant, claim: Claim) -> bool {
         let Claim { transmission, index, .. } = claim;
-        let later = self.begun.iter().find(|(number, _)| is_later(*number, transmission));
-        if let Some(&(_, since)) = later {
-            let plan = self.plans.get(&transmission);
+        let is_last = self.begun.back().is_some_and(|(number, _)| *number == transmission);
+        if !is_last
+            && let Some(&(_, since)) = self.begun.iter().find(|(n, _)| is_later(*n, transmission))
+        {
             // A client that comes late has not heard of those before.
-            let left = plan.map_or(0, |plan| plan.packets.saturating_sub(index));
+            let left = self.plan(transmission).map_or(0, |plan| plan.packets.saturating_sub(index));
             let (time, tail) = REORDERING;
             let in_order = now.since(since) < time && left <= tail;
             if !in_order {
@@ -115,15 +119,15 @@ impl Conformity {
         while self.begun.front().is_some_and(|(_, at)| now.since(*at) > time) {
             self.begun.pop_front();
         }
-        let is_last = self.begun.back().is_some_and(|(number, _)| *number == transmission);
-        if !is_last && self.begun.len() < most {
+        // If it is the last, it may have been forgotten just now.
+        if (!is_last || self.begun.is_empty()) && self.begun.len() < most {
             self.begun.push_back((transmission, now));
         }
         true
     }
 
     fn is_planned(&mut self, Claim { toi, sbn, transmission, index, is_repair }: Claim) -> bool {
-        let Some(plan) = self.plans.get_mut(&transmission) else { return true };
+        let Some(plan) = self.plan(transmission) else { return true };
         if toi != plan.toi || !plan.blocks.contains(&sbn) || index >= plan.packets {
             return false;
         }
@@ -242,8 +246,8 @@ mod tests {
     fn ten_times_as_many_announcements_are_forgotten() {
         let mut conformity = Conformity::default();
         (0..10 * MOST as u32).for_each(|number| conformity.announce(&announcement(number)));
-        assert_eq!((conformity.plans.len(), conformity.order.len()), (MOST, MOST));
+        assert_eq!(conformity.plans.len(), MOST);
         conformity.reset();
-        assert!(conformity.plans.is_empty() && conformity.order.is_empty());
+        assert!(conformity.plans.is_empty() && conformity.begun.is_empty());
     }
 }

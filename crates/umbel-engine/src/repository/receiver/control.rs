@@ -84,6 +84,7 @@ impl ControlEnd {
     }
 
     /// Returns whether a datagram came on the group's channel.
+    #[inline]
     pub(super) fn owns(&self, channel: &Channel) -> bool {
         self.control.as_ref().is_some_and(|control| control.owns(channel))
     }
@@ -170,6 +171,7 @@ impl ControlEnd {
         self.control.as_mut()?.poll_transmit(now, buf, ring)
     }
 
+    #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let control = self.control.as_ref()?;
         let silent = control.server_heard().filter(|_| self.hears).map(|at| at + SILENCE);

@@ -106,6 +106,7 @@ impl Fallback {
     }
 
     /// Returns the time at which the client gives multicast up, unless a packet comes.
+    #[inline]
     pub(super) fn gives_up_at(&self) -> Option<Instant> {
         self.silent_since.filter(|_| self.is_multicast()).zip(self.after).map(|(at, d)| at + d)
     }

@@ -95,11 +95,13 @@ impl Guard {
     }
 
     /// Returns whether symbols of an item are compared with digests.
+    #[inline]
     pub(super) fn watches(&self, toi: Toi) -> bool {
         self.suspects.get(&toi).is_some_and(|suspect| !suspect.unanswered)
     }
 
     /// Judges a symbol.
+    #[inline]
     pub(super) fn judge(
         &mut self,
         now: Instant,
@@ -107,6 +109,13 @@ impl Guard {
         esi: u32,
         symbol: &[u8],
     ) -> Verdict {
+        if self.suspects.is_empty() {
+            return Verdict::Taken;
+        }
+        self.judge_suspect(now, block, esi, symbol)
+    }
+
+    fn judge_suspect(&mut self, now: Instant, block: BlockId, esi: u32, symbol: &[u8]) -> Verdict {
         let Some(suspect) = self.suspects.get_mut(&block.toi) else { return Verdict::Taken };
         if suspect.unanswered {
             return Verdict::Taken;
@@ -270,7 +279,11 @@ impl Guard {
     }
 
     /// Returns the time at which an answer is no longer waited for.
+    #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        if self.suspects.is_empty() {
+            return None;
+        }
         let since = self.suspects.values().filter_map(Suspect::waits_since).min();
         since.map(|since| since + PATIENCE)
     }

@@ -11,40 +11,63 @@ use crate::Instant;
 use crate::repository::missing::{NeedBuilder, alike};
 use crate::runs::Runs;
 
-/// A set of small numbers.
+/// Words of a [`NumberSet`] that it holds in itself.
+const OWN_WORDS: usize = 4;
+
+/// A set of small numbers. Those below 256, which are all of a Reed–Solomon block, take no further
+/// memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NumberSet {
-    words: Vec<u64>,
+    own: [u64; OWN_WORDS],
+    further: Vec<u64>,
     len: u32,
 }
 
 impl NumberSet {
     /// Adds `n`. Returns whether it was not there.
+    #[inline]
     pub(super) fn insert(&mut self, n: u32) -> bool {
-        let (word, bit) = (n as usize / 64, 1 << (n % 64));
-        if self.words.len() <= word {
-            self.words.resize(word + 1, 0);
-        }
-        let new = self.words[word] & bit == 0;
-        self.words[word] |= bit;
+        let (number, bit) = (n as usize / 64, 1 << (n % 64));
+        let word = match number.checked_sub(OWN_WORDS) {
+            None => &mut self.own[number],
+            Some(further) => {
+                if self.further.len() <= further {
+                    self.further.resize(further + 1, 0);
+                }
+                &mut self.further[further]
+            }
+        };
+        let new = *word & bit == 0;
+        *word |= bit;
         self.len += u32::from(new);
         new
     }
 
+    #[inline]
     pub(super) fn contains(&self, n: u32) -> bool {
-        self.words.get(n as usize / 64).is_some_and(|word| word & (1 << (n % 64)) != 0)
+        let number = n as usize / 64;
+        let word = match number.checked_sub(OWN_WORDS) {
+            None => self.own.get(number),
+            Some(further) => self.further.get(further),
+        };
+        word.is_some_and(|word| word & (1 << (n % 64)) != 0)
     }
 
+    #[inline]
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
     fn remove(&mut self, n: u32) {
-        let (word, bit) = (n as usize / 64, 1 << (n % 64));
-        if self.contains(n) {
-            self.words[word] &= !bit;
-            self.len -= 1;
+        if !self.contains(n) {
+            return;
         }
+        let (number, bit) = (n as usize / 64, 1 << (n % 64));
+        match number.checked_sub(OWN_WORDS) {
+            None => self.own[number] &= !bit,
+            Some(further) => self.further[further] &= !bit,
+        }
+        self.len -= 1;
     }
 }
 
@@ -73,7 +96,8 @@ pub(super) struct Item {
     pub(super) partition: Partition,
     /// Blocks that can be restored.
     complete: Runs,
-    partial: BTreeMap<u32, NumberSet>,
+    /// Symbols held of each block. Boxed, since a node of a map has room for eleven.
+    partial: BTreeMap<u32, Box<NumberSet>>,
     /// Further symbols that a block needs because its restoration failed (RaptorQ).
     extra: BTreeMap<u32, u32>,
     /// Time at which something was last heard of it.
@@ -129,6 +153,7 @@ impl Item {
     }
 
     /// Returns whether a block comes on the session alone.
+    #[inline]
     pub(super) fn is_by_session(&self, block: u32) -> bool {
         self.by_session.contains(&block)
     }
@@ -174,11 +199,13 @@ impl Item {
     }
 
     /// Returns whether a block cannot be restored yet.
+    #[inline]
     pub(super) fn lacks_block(&self, block: u32) -> bool {
         !self.complete.contains(block)
     }
 
     /// Returns whether every block can be restored.
+    #[inline]
     pub(super) fn is_complete(&self) -> bool {
         self.complete.first_gap(0) >= self.partition.blocks()
     }
@@ -189,11 +216,13 @@ impl Item {
     }
 
     /// Returns the number of symbols that must be held of a block.
+    #[inline]
     fn enough(&self, block: u32) -> u32 {
         self.partition.block_symbols(block) + self.extra.get(&block).copied().unwrap_or(0)
     }
 
     /// Returns whether the item has this symbol and it has this length.
+    #[inline]
     pub(super) fn admits(&self, block: u32, esi: u32, len: usize) -> bool {
         if block >= self.partition.blocks() || esi >= MAX_ESI {
             return false;
@@ -216,12 +245,14 @@ impl Item {
     }
 
     /// Returns whether a symbol would be new.
+    #[inline]
     pub(super) fn lacks(&self, block: u32, esi: u32) -> bool {
         !self.complete.contains(block)
             && !self.partial.get(&block).is_some_and(|held| held.contains(esi))
     }
 
     /// Notes a symbol that was missing.
+    #[inline]
     pub(super) fn take(&mut self, block: u32, esi: u32) -> Taken {
         let enough = self.enough(block);
         let held = self.partial.entry(block).or_default();
@@ -245,7 +276,7 @@ impl Item {
     /// Notes that the block could not be restored from the held symbols.
     pub(super) fn restore_failed(&mut self, block: u32) {
         self.complete.remove(block..block + 1);
-        let held = self.partial.get(&block).map_or(0, NumberSet::len);
+        let held = self.partial.get(&block).map_or(0, |held| held.len());
         let k = self.partition.block_symbols(block);
         self.extra.insert(block, (held + 2).saturating_sub(k).max(2));
     }

@@ -46,11 +46,13 @@ impl Items {
     }
 
     /// Returns an item that is being received.
+    #[inline]
     pub(super) fn get(&self, toi: Toi) -> Option<&Item> {
         self.received.get(&toi).map(Box::as_ref)
     }
 
     /// Returns an item that is being received.
+    #[inline]
     pub(super) fn get_mut(&mut self, toi: Toi) -> Option<&mut Item> {
         self.received.get_mut(&toi).map(Box::as_mut)
     }

@@ -218,6 +218,7 @@ impl Listener {
     }
 
     /// Returns whether no transmission awaits packets or a NAK.
+    #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.listening.is_empty() && self.naks.is_empty()
     }
@@ -281,6 +282,7 @@ impl Listener {
     }
 
     /// Notes a packet of any transmission.
+    #[inline]
     pub(super) fn note_packet(&mut self, now: Instant) {
         self.last_packet = now;
     }
@@ -325,6 +327,9 @@ impl Listener {
 
     /// Listens to a transmission again that seemed to be over, since a later packet of it comes.
     fn go_on(&mut self, now: Instant, number: u64, (toi, index): (Toi, u32)) {
+        if self.naks.is_empty() && self.over.is_empty() {
+            return;
+        }
         let is_later = |one: &Listening| {
             let highest = one.before_last.or(one.heard.map(|(_, highest)| highest));
             toi == one.toi && index < one.packets && highest.is_none_or(|highest| index > highest)
@@ -389,10 +394,14 @@ impl Listener {
     }
 
     /// Returns the time at which the first transmission in line counts as over for its silence.
+    #[inline]
     pub(super) fn next_silent_end(&self) -> Option<Instant> {
-        let first = self.listening.values().next()?;
+        let (_, first) = self.listening.first_key_value()?;
+        if self.last_packet <= first.expected_end {
+            return Some(first.expected_end + first.slack);
+        }
         let latest = first.expected_end + first.slack * PUT_OFF_MOST;
-        Some(first.expected_end.max(self.last_packet.min(latest)) + first.slack)
+        Some(self.last_packet.min(latest) + first.slack)
     }
 
     /// Returns the next NAK that is due, if the client is still missing anything and `may` allows
@@ -430,8 +439,9 @@ impl Listener {
     }
 
     /// Returns the time of the next NAK.
+    #[inline]
     pub(super) fn next_nak_due(&self) -> Option<Instant> {
-        self.naks.keys().next().map(|&(at, _)| at)
+        self.naks.first_key_value().map(|(&(at, _), _)| at)
     }
 
     /// Returns the counts, so far, of transmissions that no NAK reports.

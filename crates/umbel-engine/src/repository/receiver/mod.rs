@@ -542,9 +542,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
             return Some(transmit);
         }
         let message = self.outbox.next(&mut self.listener, &self.items)?;
-        let mut bytes = Vec::new();
-        message.emit(&mut bytes);
-        buf.push_message(bytes);
+        buf.write_message(|out| message.emit(out));
         Some(Transmit::control(Address::Session(session)))
     }
 

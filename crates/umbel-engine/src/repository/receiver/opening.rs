@@ -8,6 +8,7 @@ use crate::seal::{Keyring, NotOpened};
 
 /// Opens a packet of the data channel if the server seals. Probes are not sealed; they carry
 /// nothing but the client's own number.
+#[inline]
 pub(super) fn open<'p>(
     ring: Option<&mut Keyring>,
     bytes: &'p [u8],

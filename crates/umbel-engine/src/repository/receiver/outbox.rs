@@ -34,6 +34,7 @@ impl Outbox {
         self.done.clear();
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.done.is_empty()
     }

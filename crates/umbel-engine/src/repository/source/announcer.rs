@@ -224,9 +224,7 @@ impl Announcer {
             return Some(transmit);
         }
         let (session, message) = self.outbox.pop_front()?;
-        let mut bytes = Vec::new();
-        message.emit(&mut bytes);
-        buf.push_message(bytes);
+        buf.write_message(|out| message.emit(out));
         Some(Transmit::control(Address::Session(session)))
     }
 
