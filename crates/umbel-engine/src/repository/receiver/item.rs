@@ -390,6 +390,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_held_on_both_sides_of_what_a_set_has_room_for() {
+        let edge = OWN_WORDS as u32 * 64;
+        let numbers = [0, 63, 64, edge - 1, edge, edge + 63, edge + 64, MAX_ESI - 1];
+        let mut set = NumberSet::default();
+        for n in numbers {
+            assert!(!set.contains(n) && set.insert(n) && set.contains(n), "{n}");
+            assert!(!set.insert(n), "{n} is there already");
+        }
+        assert_eq!(set.len() as usize, numbers.len());
+        assert!(!set.contains(edge + 1) && !set.contains(MAX_ESI));
+        for (n, left) in numbers.into_iter().zip((0..numbers.len() as u32).rev()) {
+            set.remove(n);
+            set.remove(n);
+            assert_eq!((set.contains(n), set.len()), (false, left), "{n}");
+        }
+    }
+
+    #[test]
     fn what_a_huge_item_needs_is_told_by_runs() {
         // 2^24 blocks; the last three have 7 symbols, the others 8.
         let held = Held {
