@@ -37,7 +37,7 @@ fn run(traces: &[&Path]) -> Report {
         all.add(open(path, run.simulation().network()).unwrap());
     }
     run.set_tracer(Box::new(all));
-    while run.go_on(Duration::from_secs(3_600)) {}
+    while run.go_on(Duration::from_hours(1)) {}
     run.finish_trace().unwrap();
     run.report()
 }
