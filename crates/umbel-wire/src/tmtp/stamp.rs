@@ -52,9 +52,7 @@ impl Stamp {
     /// Splits a datagram into a message, which is not parsed, and its stamp. Returns `None` unless
     /// there are both, and nothing else.
     pub fn split(datagram: &[u8]) -> Option<(&[u8], Stamp)> {
-        let header = control::peek(datagram).ok()??;
-        let (message, stamp) = datagram.split_at_checked(header.frame_len())?;
-        let stamp: &[u8; Stamp::LEN] = stamp.try_into().ok()?;
+        let (message, stamp) = split::<{ Stamp::LEN }>(datagram)?;
         let (key, rest) = stamp.split_first()?;
         let key = match key {
             1 => StampKey::Tree,
@@ -112,9 +110,7 @@ impl SignedStamp {
     /// Splits a datagram into a message, which is not parsed, and its stamp. Returns `None` unless
     /// there are both, and nothing else.
     pub fn split(datagram: &[u8]) -> Option<(&[u8], SignedStamp)> {
-        let header = control::peek(datagram).ok()??;
-        let (message, stamp) = datagram.split_at_checked(header.frame_len())?;
-        let stamp: &[u8; SignedStamp::LEN] = stamp.try_into().ok()?;
+        let (message, stamp) = split::<{ SignedStamp::LEN }>(datagram)?;
         let rest = stamp.strip_prefix(&[SIGNED])?;
         let (&signing, rest) = rest.split_first_chunk()?;
         let (&agreement, rest) = rest.split_first_chunk()?;
@@ -122,6 +118,14 @@ impl SignedStamp {
         let (keys, number) = (NodeKeys { signing, agreement }, u64::from_be_bytes(number));
         Some((message, SignedStamp { keys, number, signature: signature.try_into().ok()? }))
     }
+}
+
+/// Splits a datagram into a message, which is not parsed, and the bytes behind it, if there are
+/// exactly so many.
+fn split<const LEN: usize>(datagram: &[u8]) -> Option<(&[u8], &[u8; LEN])> {
+    let header = control::peek(datagram).ok()??;
+    let (message, stamp) = datagram.split_at_checked(header.frame_len())?;
+    Some((message, stamp.try_into().ok()?))
 }
 
 /// Returns the message of a datagram without the stamp of either kind, if it has one.

@@ -27,20 +27,26 @@ impl NumberSet {
     /// Adds `n`. Returns whether it was not there.
     #[inline]
     pub(super) fn insert(&mut self, n: u32) -> bool {
-        let (number, bit) = (n as usize / 64, 1 << (n % 64));
-        let word = match number.checked_sub(OWN_WORDS) {
-            None => &mut self.own[number],
-            Some(further) => {
-                if self.further.len() <= further {
-                    self.further.resize(further + 1, 0);
-                }
-                &mut self.further[further]
-            }
-        };
+        let further = (n as usize / 64 + 1).saturating_sub(OWN_WORDS);
+        if self.further.len() < further {
+            self.further.resize(further, 0);
+        }
+        let Some(word) = self.word(n) else { return false };
+        let bit = 1 << (n % 64);
         let new = *word & bit == 0;
         *word |= bit;
         self.len += u32::from(new);
         new
+    }
+
+    /// Returns the word that has the bit of `n`.
+    #[inline]
+    fn word(&mut self, n: u32) -> Option<&mut u64> {
+        let number = n as usize / 64;
+        match number.checked_sub(OWN_WORDS) {
+            None => self.own.get_mut(number),
+            Some(further) => self.further.get_mut(further),
+        }
     }
 
     #[inline]
@@ -62,10 +68,8 @@ impl NumberSet {
         if !self.contains(n) {
             return;
         }
-        let (number, bit) = (n as usize / 64, 1 << (n % 64));
-        match number.checked_sub(OWN_WORDS) {
-            None => self.own[number] &= !bit,
-            Some(further) => self.further[further] &= !bit,
+        if let Some(word) = self.word(n) {
+            *word &= !(1 << (n % 64));
         }
         self.len -= 1;
     }

@@ -187,9 +187,8 @@ impl<S: SymbolSource> Source<S> {
     /// Builds the next answer to a ping.
     pub(super) fn poll_pong(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
         let (to, nonce) = self.help.pongs.pop_front()?;
-        let mut bytes = Vec::new();
-        Message::Pong { tsi: self.config.node.feed, nonce }.emit(&mut bytes);
-        buf.push_message(bytes);
+        let pong = Message::Pong { tsi: self.config.node.feed, nonce };
+        buf.write_message(|out| pong.emit(out));
         self.stats.control_sent += 1;
         Some(Transmit::control(Address::Host(to)))
     }
