@@ -35,7 +35,7 @@ use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
 use super::authentic::{self, Authentic};
 use super::catch_up::Fetched;
 use super::concast::{self, Reports};
-use super::config::{Draws, SourceConfig};
+use super::config::{Draws, SourceConfig, TimingConfig};
 use super::domain::{Domain, Ledger};
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
@@ -52,6 +52,10 @@ use heartbeats::Heartbeats;
 use help::Help;
 use shares::Shares;
 
+/// Bytes of a signed heartbeat with its stamp, with some room.
+const SIGNED_LEN: u64 = 350;
+/// Part of the lowest rate, as a divisor, that a heartbeat in each T_ack takes at most.
+const CONTROL_SHARE: u32 = 4;
 /// Most claims of children about receivers that are kept.
 const MAX_REPORTS: usize = 1 << 17;
 /// Most nodes of the tree that are kept while someone looks at it.
@@ -146,11 +150,23 @@ pub struct Source<S> {
     stats: SourceStats,
 }
 
+/// Returns the timing of a source. Its messages share the pace of its data, so that signed ones,
+/// which are long, come no more often than a slow feed has room for.
+fn timing_of(config: &SourceConfig) -> TimingConfig {
+    let timing = config.timing;
+    if config.node.seed.is_none() {
+        return timing;
+    }
+    let slowest = config.rate.scaled(config.min_rate_share);
+    let least = slowest.time_for(SIGNED_LEN) * CONTROL_SHARE;
+    TimingConfig { t_ack_min: timing.t_ack_min.max(least).min(timing.t_ack_max), ..timing }
+}
+
 impl<S: SymbolSource> Source<S> {
     /// Creates a source that takes symbols from `symbols`. It sends nothing before
     /// [`SourceCommand::Start`].
     pub fn new(config: SourceConfig, draws: Draws, symbols: S) -> Source<S> {
-        let ledger = Ledger::new(config.timing);
+        let ledger = Ledger::new(timing_of(&config));
         let help = Help::new(&config, &draws);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
         let authentic =

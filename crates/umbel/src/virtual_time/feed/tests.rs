@@ -177,6 +177,25 @@ fn receivers_that_have_everything_are_waited_for_and_hold_up_nobody_who_lacks_it
     }
 }
 
+/// Joining takes two exchanges, so these lose less than the others.
+#[test]
+fn nodes_with_keys_get_everything() {
+    let keyed = Scenario { keyed: true, ..Scenario::default() };
+    check(8, keyed);
+    check(8, Scenario { pipe: true, ..keyed });
+    check(8, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, ..keyed });
+    check(8, Scenario { alters: 1, ..keyed });
+}
+
+/// The rate falls to its lowest, which the messages of the source share with its data.
+#[test]
+fn long_messages_leave_room_for_data_at_the_lowest_rate() {
+    for recovery in [Recovery::Tree, Recovery::Source, Recovery::Srm, Recovery::Lms] {
+        let slow = Duration::from_secs(1);
+        check(9, Scenario { keyed: true, recovery, full: true, slow, ..Scenario::default() });
+    }
+}
+
 /// Runs every kind of scenario with this recovery.
 fn check_recovery(recovery: Recovery, lms_routers: bool, source_replier: bool) {
     let scenario =

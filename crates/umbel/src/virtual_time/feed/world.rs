@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::lms::RouterConfig;
+use umbel_engine::symbols::SymbolSource;
 use umbel_engine::tmtp::{
     self, Draws, FetchCredit, HoldUp, NodeConfig, ReceiverConfig, Shape, SourceCommand,
     SourceConfig, Start,
@@ -42,6 +43,13 @@ const PORT: u16 = 7702;
 /// Rate of the feed, bits per second.
 const RATE: u64 = 2_000_000;
 
+/// Returns the seed of a node's keys.
+fn seed_of(node: NodeId) -> [u8; 32] {
+    let mut seed = [0; 32];
+    seed[..4].copy_from_slice(&node.0.to_be_bytes());
+    seed
+}
+
 pub(super) fn ms(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
 }
@@ -74,6 +82,8 @@ pub(super) struct Scenario {
     pub(super) source_interrupt: Option<Instant>,
     /// Number of receivers that their users interrupt.
     pub(super) interrupts: u32,
+    /// Whether nodes have keys, as in all open feeds of this release.
+    pub(super) keyed: bool,
     pub(super) recovery: Recovery,
     /// Whether routers do LMS, and whether the one beside the source has it for a replier.
     pub(super) lms_routers: bool,
@@ -99,6 +109,7 @@ impl Default for Scenario {
             source_crash: None,
             source_interrupt: None,
             interrupts: 0,
+            keyed: false,
             recovery: Recovery::Tree,
             lms_routers: false,
             source_replier: false,
@@ -268,7 +279,7 @@ impl World {
             name: "feed".parse().unwrap(),
             tsi: TSI,
             source: address(self.source),
-            node: id_of(self.source),
+            node: self.id_of(self.source),
             data,
             domain,
             scope: 32,
@@ -279,15 +290,21 @@ impl World {
             kbit_per_s: RATE / 1_000,
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: false,
-            keyed: false,
+            keyed: self.scenario.keyed,
             sealed: None,
             last_word: None,
             version: 1,
         }
     }
 
+    fn id_of(&self, node: NodeId) -> tmtp::NodeId {
+        if self.scenario.keyed { tmtp::node_id(TSI, &seed_of(node)) } else { id_of(node) }
+    }
+
     fn node_config(&self, node: NodeId) -> NodeConfig {
-        let mut config = NodeConfig::new(id_of(node), TSI, channels(self.source), address(node));
+        let mut config =
+            NodeConfig::new(self.id_of(node), TSI, channels(self.source), address(node));
+        config.seed = self.scenario.keyed.then(|| seed_of(node));
         config.name = format!("h{}", node.0);
         config.recovery = self.scenario.recovery;
         config
@@ -297,7 +314,7 @@ impl World {
         let (len, digest, blocks) = self.files.manifest();
         let manifest = umbel_wire::tmtp::Manifest { blocks, len, digest };
         Shape {
-            id: id_of(self.source),
+            id: self.id_of(self.source),
             source: address(self.source),
             symbol_len: SHAPE.symbol_len,
             block_symbols: SHAPE.block_symbols,
@@ -458,8 +475,19 @@ impl World {
         }
     }
 
+    /// Describes the source for the message of a failure.
+    fn sent_so_far(&self) -> String {
+        fn told<S: SymbolSource>(engine: &tmtp::Source<S>) -> String {
+            let drops: Vec<_> = engine.drops().iter().collect();
+            format!("{:?}, {drops:?}", engine.stats())
+        }
+        let files = self.simulation.app::<FileSender>(self.source).map(|app| told(app.engine()));
+        let pipe = || self.simulation.app::<PipeSender>(self.source).map(|app| told(app.engine()));
+        files.or_else(pipe).unwrap_or_default()
+    }
+
     fn state(&self) -> String {
-        let sent = self.sent();
+        let sent = (self.sent(), self.sent_so_far());
         let members = self.members.iter().map(|member| {
             let ended = self.received(member.node).is_some();
             let (received, all) = (self.so_far(member.node), self.has_everything(member));
@@ -475,9 +503,9 @@ fn host_config() -> HostConfig {
     HostConfig { rate, kind: KindOf::Bytes(kind), ..HostConfig::default() }
 }
 
-/// Returns the kind of a datagram: full packets are data.
+/// Returns the kind of a datagram: full packets are data. Signed messages may be longer.
 fn kind(payload: &[u8]) -> Kind {
-    let full = payload.len() >= usize::from(SHAPE.symbol_len) + SmallBlockHeader::LEN;
+    let full = payload.len() == usize::from(SHAPE.symbol_len) + SmallBlockHeader::LEN;
     if full { Kind::Data } else { Kind::Control }
 }
 
