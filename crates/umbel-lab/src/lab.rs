@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{SockaddrStorage, bind};
 use umbel_sim::topology::{Impairment, NodeKind, Topology};
@@ -19,8 +19,8 @@ use crate::mroute::MulticastRouter;
 use crate::namespace::{self, Namespace, Privilege};
 use crate::plan::{Branch, Index, Plan};
 use crate::setup::{
-    End, Site, configuration_socket, emulator_port, interface_index, node_batch, run_ip,
-    switch_port,
+    CARRIER_TIMEOUT, End, Site, configuration_socket, emulator_port, interface_index, node_batch,
+    run_ip, switch_port, wait_for_carrier,
 };
 use crate::warden::Warden;
 
@@ -202,16 +202,30 @@ impl Lab {
     }
 
     /// Cuts the link or restores it. A cut emulated link drops all frames while both ends believe
-    /// it to be up; at a cut plain link the ends lose their carrier.
+    /// it to be up; at a cut plain link the ends lose their carrier, and know it on return.
     ///
     /// # Errors
-    /// If there is no such link, or `ip` refuses.
+    /// If there is no such link, `ip` refuses, or an end does not notice.
     pub fn set_link_up(&self, a: &str, b: &str, up: bool) -> Result<(), LabError> {
         let link = self.link(a, b)?;
         if self.topology.links[link].is_emulated() {
             self.emulator.set_up(link, up);
             return Ok(());
         }
+        self.set_end_up(link, up)?;
+        let deadline = Instant::now() + CARRIER_TIMEOUT;
+        for interface in self.plan.of_link[link].into_iter().flatten() {
+            let interface = &self.plan.interfaces[interface];
+            let Some(node) = &self.nodes[interface.node] else { continue };
+            configuration_socket(&node.namespace)
+                .and_then(|socket| wait_for_carrier(&socket, &interface.name, up, deadline))
+                .map_err(LabError::system("see the carrier change"))?;
+        }
+        Ok(())
+    }
+
+    /// Sets one end of a plain link up or down: the switch's, if there is one.
+    fn set_end_up(&self, link: usize, up: bool) -> Result<(), LabError> {
         let state = if up { "up" } else { "down" };
         for end in End::BOTH {
             if self.plan.of_link[link][end as usize].is_none() {

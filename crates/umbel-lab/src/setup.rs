@@ -26,7 +26,7 @@ pub(crate) const DEFAULT_MTU: u32 = 1500;
 const FIRST_INDEX: usize = 1000;
 
 /// Maximum time for links to come up.
-const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One of the two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,16 +92,16 @@ impl Site<'_> {
             let Some(namespace) = namespace else { continue };
             let socket = configuration_socket(namespace)?;
             for &interface in &self.plan.of_node[node] {
-                wait_until_running(&socket, &self.plan.interfaces[interface].name, deadline)?;
+                wait_for_carrier(&socket, &self.plan.interfaces[interface].name, true, deadline)?;
             }
         }
         for (link, ends) in self.plan.of_link.iter().enumerate() {
             for end in End::BOTH {
                 if ends[end as usize].is_none() {
-                    wait_until_running(&fabric, &switch_port(link, end), deadline)?;
+                    wait_for_carrier(&fabric, &switch_port(link, end), true, deadline)?;
                 }
                 if self.topology.links[link].is_emulated() {
-                    wait_until_running(&fabric, &emulator_port(link, end), deadline)?;
+                    wait_for_carrier(&fabric, &emulator_port(link, end), true, deadline)?;
                 }
             }
         }
@@ -491,8 +491,15 @@ fn ethtool(socket: &OwnedFd, name: &str, command: u32) -> io::Result<()> {
     }
 }
 
+/// Waits until an interface says that it has a carrier, or that it has none. The kernel tells up to
+/// a second after the fact.
 #[allow(unsafe_code)]
-fn wait_until_running(socket: &OwnedFd, name: &str, deadline: Instant) -> io::Result<()> {
+pub(crate) fn wait_for_carrier(
+    socket: &OwnedFd,
+    name: &str,
+    expected: bool,
+    deadline: Instant,
+) -> io::Result<()> {
     loop {
         let mut request = interface_request(name)?;
         // SAFETY: `request` names an interface and outlives the call, which fills in the flags.
@@ -501,7 +508,7 @@ fn wait_until_running(socket: &OwnedFd, name: &str, deadline: Instant) -> io::Re
             Errno::result(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as _, pointer))?;
             i32::from(request.ifr_ifru.ifru_flags)
         };
-        if flags & libc::IFF_RUNNING != 0 {
+        if (flags & libc::IFF_RUNNING != 0) == expected {
             return Ok(());
         }
         if Instant::now() > deadline {
