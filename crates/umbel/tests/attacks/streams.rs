@@ -2,7 +2,10 @@
 //! the stream.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::BufReader;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use umbel_lab::Node;
+use umbel_video::clips::{Clip, Kind};
+use umbel_video::{Frame, Size, quality, y4m};
 use umbel_wire::rlm::ObjectHead;
 use umbel_wire::{Digest, SmallBlockHeader, SmallBlockPacket, Toi, Tsi};
 
@@ -193,6 +198,85 @@ fn nothing_of_a_stranger_gets_into_a_stream() {
         assert_eq!((&summary["signed"], &summary["unchecked"]), (&true.into(), &0.into()));
     }
     assert!(said > 1_000, "only {said} datagrams are no attack");
+    end(source.process);
+}
+
+/// Puts packets before those that come next in a layer, whose content is that of others turned over.
+fn false_pictures(voice: &mut Voice, heard: &[Heard]) {
+    let Mark { tsi, source, domain } = voice.mark;
+    for one in heard.iter().filter(|one| one.from.ip() == source.ip()) {
+        let Ok(packet) = SmallBlockPacket::parse(&one.bytes) else { continue };
+        let header = packet.header;
+        if header.tsi != tsi || packet.symbol.is_empty() {
+            continue;
+        }
+        let content: Vec<u8> = packet.symbol.iter().map(|byte| !byte).collect();
+        let at = one.bytes.len() - content.len();
+        for ahead in 0..=3 {
+            let (index, esi) = (header.index + ahead, header.esi.wrapping_add(ahead as u8));
+            let header = SmallBlockHeader { index, esi, ..header };
+            voice.say_as(source, domain, &forged(header, &content));
+        }
+        // The same packet with its signature and another content, and as it was.
+        voice.say_as(source, domain, &[&one.bytes[..at], &content].concat());
+        voice.say_as(source, domain, &one.bytes);
+    }
+}
+
+/// Returns how well each picture of a file shows one of a clip, in dB.
+fn likeness(path: &Path, clip: &[Frame]) -> Vec<f64> {
+    let mut reader = y4m::Reader::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut frame = Frame::grey(clip[0].size());
+    let mut likeness = Vec::new();
+    while reader.read(&mut frame).unwrap() {
+        let errors = clip.iter().map(|original| quality::luma_mse(&frame, original));
+        likeness.push(quality::psnr(errors.fold(f64::MAX, f64::min)));
+    }
+    likeness
+}
+
+#[test]
+fn nothing_of_a_stranger_gets_into_a_layered_video() {
+    const SIZE: (u32, u32) = (160, 90);
+    const PICTURES: u64 = 30;
+    let Some(lab) = town() else { return };
+    let streams = Streams::new(&lab);
+    streams.make_clip("clip.y4m", SIZE, PICTURES);
+    let source = streams.stream("clip.y4m", &["--layers", "100k,100k", "--fec", "8+4,8+4"]);
+    let mark = mark(&source.process.events("streaming")[0]);
+    let receivers = HONEST.map(|host| streams.watch(host, &["-o", &format!("{host}.y4m")]));
+    for receiver in &receivers {
+        receiver.wait_for_event("level", SOON);
+    }
+    let stranger = Stranger::start(streams.host(STRANGER), mark, false_pictures);
+    let until = Instant::now() + 3 * SOON;
+    let forged = |receiver: &Process| {
+        let second = receiver.events("second").pop();
+        second.map_or(0, |event| event["second"]["forged"].as_u64().unwrap_or(0))
+    };
+    while receivers.iter().any(|receiver| forged(receiver) < 1_000) {
+        if Instant::now() > until {
+            streams.logs.fail("the stranger is hardly heard");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    stranger.stop();
+    let size = Size::new(SIZE.0, SIZE.1).unwrap();
+    let clip = Clip::new(Kind::Pan, size, 1);
+    let clip: Vec<Frame> = (0..PICTURES).map(|number| clip.frame(number)).collect();
+    for (host, receiver) in HONEST.into_iter().zip(receivers) {
+        let summary = end(receiver);
+        assert_eq!((&summary["signed"], &summary["unchecked"]), (&true.into(), &0.into()));
+        // The decoder refuses what is no picture, and none that it shows is strange.
+        let screen = &summary["screen"];
+        assert_eq!(screen["refused"], 0, "{summary}");
+        let [shown, repeated] = ["shown", "repeated"].map(|name| screen[name].as_u64().unwrap());
+        assert!(shown - repeated > PICTURES, "{summary}");
+        let likeness = likeness(&streams.path(&format!("{host}.y4m")), &clip);
+        assert!(likeness.len() as u64 > PICTURES, "{} pictures: {summary}", likeness.len());
+        let worst = likeness.iter().copied().fold(f64::MAX, f64::min);
+        assert!(worst > 18.0, "{worst} dB: {summary}");
+    }
     end(source.process);
 }
 
