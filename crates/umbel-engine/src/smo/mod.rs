@@ -111,13 +111,15 @@
 //!   retransmissions alone.
 //! - **Lost retransmissions** are found before the RTO. A receiver acknowledges at once what fills
 //!   its first hole. So the answer is late after `SRTT + 4 RTTVAR`, or when something arrived that
-//!   left later [RFC 8985 §6.2]. The last segments of a burst are probed after two RTTs
-//!   [RFC 8985 §7.2]. Both matter here, since one RTO stops the whole group. A retransmission
-//!   [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and what was multicast less than
-//!   `SRTT + 4 RTTVAR` before it runs out counts as under way [RFC 8985 §6.3].
-//! - **Questions**: a helper hands its receiver nothing that the receiver has. If only an
-//!   acknowledgement was lost, what is multicast again brings no answer. A child that is silent is
-//!   asked by unicast (`question.rs`).
+//!   left later [RFC 8985 §6.2]. A child that is silent for two RTTs is probed [RFC 8985 §7.2], 40
+//!   ms later if it has a single segment to acknowledge. Both matter here, since one RTO stops the
+//!   whole group. A retransmission [RFC 6675 §6] and a probe [RFC 8985 §7.3] restart the RTO, and
+//!   what was multicast less than `SRTT + 4 RTTVAR` before it runs out counts as under way
+//!   [RFC 8985 §6.3].
+//! - **Questions**: the acknowledgements of many children come at once, and overflow queues. A
+//!   probe of a child that hears is therefore a question by unicast (`question.rs`). The answer
+//!   says whether anything was lost. So is what follows a retransmission by multicast without an
+//!   answer: a helper hands its receiver nothing that the receiver has.
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing

@@ -1,14 +1,17 @@
-//! Questions to children that do not answer what was multicast to them again.
+//! Questions to children that are silent: nothing was heard of them for two round trips, or since
+//! something was multicast to them again.
 //!
-//! A helper hands its receiver nothing that the receiver has. Where only the acknowledgement was
-//! lost, a retransmission by multicast therefore brings no other. A question does: a segment by
-//! unicast with one byte that was acknowledged before [RFC 9293 §3.8.4]. Linux answers one without
-//! a byte once in half a second only (`tcp_invalid_ratelimit`).
+//! Only the acknowledgement may be lost. A helper hands its receiver nothing that the receiver has,
+//! so that a retransmission by multicast then brings no other. What is acknowledged after one could
+//! also have come before, so that nobody would know whether anything was lost. A question tells: a
+//! segment by unicast with one byte that was acknowledged before [RFC 9293 §3.8.4]. Linux answers
+//! one without a byte once in half a second only (`tcp_invalid_ratelimit`).
 //!
 //! ```text
-//!          retransmission late      its turn            it leaves
+//!                 silent            its turn            it leaves
 //!   None ────────────────────▶ Waits ─────────▶ Due ─────────────▶ Asked
-//!     ▲                          │                                   │
+//!     ▲                          │ ▲              no answer for long │
+//!     │                          │ └─────────────────────────────────┤
 //!     └───────── progress ───────┴──── answer: progress, or none ────┘
 //! ```
 

@@ -70,7 +70,7 @@ impl Child {
         if !news.is_repeated() {
             self.on_progress(now, &news, view, log);
         } else if self.question.asked_at().is_some() {
-            self.on_answer(now, &news, view);
+            self.on_answer(now, &news, view, log);
         } else if !has_payload && news.in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -108,14 +108,17 @@ impl Child {
         News { ack, before, has_blocks, highest, in_use }
     }
 
-    /// Handles a segment without progress after a question: what was multicast again did not reach
-    /// it either. One that left before the question came is no answer.
-    fn on_answer(&mut self, now: Instant, news: &News, view: &View) {
-        if self.question.asked_at().is_none_or(|at| now.since(at) < self.soon()) {
-            return;
+    /// Handles a segment without progress after a question: what it lacks is lost, also if it was
+    /// multicast again. One that left before the question came is no answer.
+    fn on_answer(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
+        let Some(known) = self.answered(now, log) else { return };
+        (self.question, self.unanswered) = (Question::None, 0);
+        if self.board.recovery().is_some() {
+            self.board.again(self.from(view));
+        } else if self.is_probing {
+            let lost_to = self.first_end(view).max(known.min(view.sent));
+            self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
         }
-        self.question = Question::None;
-        self.board.again(self.from(view));
         if std::mem::take(&mut self.is_probing) {
             self.on_probe_loss(news.in_use, view);
         }
@@ -155,13 +158,16 @@ impl Child {
 
     /// Finds segments that were lost, and cuts the window.
     fn find_losses(&mut self, news: &News, view: &View) {
-        if news.has_blocks && std::mem::take(&mut self.is_probing) {
+        let is_probed = self.is_probing && self.board.recovery().is_some();
+        if news.has_blocks && is_probed {
+            self.is_probing = false;
             self.on_probe_loss(news.in_use, view);
         }
         if (news.has_blocks || news.is_repeated())
             && !self.board.is_clean()
             && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
         {
+            (self.is_probing, self.question) = (false, Question::None);
             self.on_loss(view.sent.saturating_sub(self.una), view);
         }
     }
@@ -244,7 +250,9 @@ impl Child {
             let timed = self.timed.as_ref().map(|timed| (timed.end, timed.at));
             timed.filter(|(end, _)| *end <= ack || self.board.has(end - 1))
         };
-        if let Some((_, at)) = sent_at {
+        // The answer to a probe is as late as that.
+        let is_answer = self.is_probing && newest.is_none_or(|newest| newest <= self.probed_to);
+        if let Some((_, at)) = sent_at.filter(|_| !is_answer) {
             self.rtt.sample(now.since(at));
             self.timed = None;
         }
@@ -253,20 +261,27 @@ impl Child {
     fn on_progress(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
         let News { ack, before, in_use, .. } = *news;
         let answered = self.answered(now, log);
+        // Position up to which it lacks what it was asked about, if it does.
+        let mut lacks_to = None;
         if std::mem::take(&mut self.is_probing) {
             let is_whole = match answered {
                 Some(known) => ack >= known,
-                // The answer to what was sent first.
+                // The answer to what was sent first. To who is asked, nothing else was sent.
                 None => self.resent.hole().is_none_or(|at| now.since(at) < self.soon()),
             };
             if is_whole {
                 self.board.cancel();
-                self.patience.on_vain();
+                // The acknowledgement was late. Otherwise it was lost, as the answer to a question
+                // or to later data shows.
+                if answered.is_none() && ack <= self.probed_to {
+                    self.patience.on_vain();
+                }
             } else {
                 self.on_probe_loss(in_use, view);
+                lacks_to = answered.filter(|_| self.hearing.hears);
             }
         }
-        self.question = Question::None;
+        (self.question, self.unanswered) = (Question::None, 0);
         if let (Some(at), Some(time)) = (self.probe_at, self.probe_time())
             && at.since(now) * 2 >= time
         {
@@ -293,7 +308,11 @@ impl Child {
                 self.become_deaf(view.sent);
             }
         }
-        if !recovers {
+        if let Some(known) = lacks_to.filter(|_| self.board.recovery().is_none()) {
+            let lost_to = self.first_end(view).max(known.min(view.sent));
+            self.board.begin(Kind::Fast, ack, view.sent, lost_to);
+        }
+        if !recovers && lacks_to.is_none() {
             self.window.on_ack(now, ack - before, in_use, self.rtt.smoothed());
         }
         self.rto_at = None;

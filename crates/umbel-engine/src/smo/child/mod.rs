@@ -93,17 +93,22 @@ pub(super) struct Child {
     pub(super) skips: Skips,
     resent: Resent,
     timed: Option<Timed>,
-    /// Whether the recovery began with a probe, so that it is not known yet whether anything was
-    /// lost.
+    /// Whether it is probed: it is not known yet whether anything was lost.
     pub(super) is_probing: bool,
+    /// Position up to which the stream had been sent to it when it was probed last.
+    probed_to: u64,
     patience: Patience,
     /// The question whether it has what was multicast again.
     pub(super) question: Question,
+    /// Questions without an answer since the last progress.
+    unanswered: u8,
     /// Retransmissions that wait in the master.
     pub(super) wanted: usize,
 
     pub(super) rto_at: Option<Instant>,
     pub(super) probe_at: Option<Instant>,
+    /// Whether a single segment was outstanding when the time of the probe began.
+    is_single: bool,
     /// When the last progress was made, or outstanding data was sent after none was.
     pub(super) progress: Instant,
     pub(super) heard_at: Instant,
@@ -176,11 +181,14 @@ impl Child {
             resent: Resent::new(opening.at),
             timed: None,
             is_probing: false,
+            probed_to: 0,
             patience: Patience::default(),
             question: Question::None,
+            unanswered: 0,
             wanted: 0,
             rto_at: None,
             probe_at: None,
+            is_single: false,
             progress: now,
             heard_at: now,
             keep_alive_probes: 0,

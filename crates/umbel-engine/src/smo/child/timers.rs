@@ -14,6 +14,11 @@ use crate::smo::view::View;
 const PROBE_RTTS: u32 = 2;
 /// Shortest probe time-out, and time-out of a retransmission.
 const MIN_LATE: Duration = Duration::from_millis(10);
+/// Questions without an answer after which the time for the next does not grow any more.
+const MAX_UNANSWERED: u8 = 6;
+/// Time for which a receiver may delay the acknowledgement of a single segment: Linux, at first,
+/// for so long.
+const ACK_DELAY: Duration = Duration::from_millis(40);
 
 impl Child {
     /// Sets the timers for what is outstanding now. Returns whether it waits for data.
@@ -35,17 +40,34 @@ impl Child {
         if self.rto_at.is_none() {
             let rto_at = self.timeout_from(now, config);
             self.rto_at = Some(rto_at);
-            let flight = view.sent.saturating_sub(self.una);
-            // A single segment may wait for the receiver's delayed ACK, as long as an RTO.
-            if self.board.recovery().is_none()
-                && flight > u64::from(self.mss)
+            if outstanding
+                && self.board.recovery().is_none()
+                && !self.is_probing
                 && self.resent.hole().is_none()
                 && let Some(time) = self.probe_time()
             {
                 self.probe_at = Some((now + time).min(rto_at));
+                self.is_single = self.has_single(view);
             }
         }
         false
+    }
+
+    /// Returns whether a single segment is outstanding.
+    fn has_single(&self, view: &View) -> bool {
+        view.sent.saturating_sub(self.una) <= u64::from(self.mss)
+    }
+
+    /// Puts off a probe that is due, once, if a single segment was outstanding when its time began.
+    /// The receiver may delay the acknowledgement of one. It acknowledges a second one at once, but
+    /// that may have left later. Returns whether it did.
+    pub(in crate::smo) fn puts_off_probe(&mut self, now: Instant, view: &View) -> bool {
+        if !std::mem::take(&mut self.is_single) {
+            return false;
+        }
+        let time = if self.has_single(view) { Some(ACK_DELAY) } else { self.probe_time() };
+        self.probe_at = time.map(|time| now + time).min(self.rto_at);
+        true
     }
 
     /// Returns the time of a probe, once a round trip is known.
@@ -67,7 +89,9 @@ impl Child {
             + config.keep_alive
             + (config.keep_alive / config.keep_alive_probes.max(1)) * self.keep_alive_probes;
         let lingered = self.fin_acked.map(|at| at + config.fin_wait);
-        let timers = [self.rto_at, self.probe_at, self.hole_at(), self.question.turn(), lingered];
+        let (hole, unanswered) = (self.hole_at(), self.unanswered_at());
+        let question = self.question.turn();
+        let timers = [self.rto_at, self.probe_at, hole, question, unanswered, lingered];
         timers.into_iter().flatten().fold(quiet, Instant::min)
     }
 
@@ -102,15 +126,34 @@ impl Child {
         is_multicast
     }
 
-    /// Sends the first segment again, since nothing was heard for two RTTs: an early time-out. It
-    /// costs half of the window if it turns out that something was lost [RFC 8985 §7.4]. The RFC
-    /// sends new data or the last segment instead [RFC 8985 §7.3].
-    pub(in crate::smo) fn on_probe_timeout(&mut self, view: &View) {
+    /// Begins to probe, since nothing was heard for two RTTs: an early time-out. It costs half of
+    /// the window if it turns out that something was lost [RFC 8985 §7.4]. The RFC sends new data
+    /// or the last segment [RFC 8985 §7.3]. Returns whether the child is to be asked, as multicast
+    /// reaches it; otherwise its first segment is sent again.
+    pub(in crate::smo) fn on_probe_timeout(&mut self, view: &View) -> bool {
         // The time-out begins anew [RFC 8985 §7.3].
         (self.probe_at, self.rto_at) = (None, None);
-        let lost_to = (self.una + u64::from(self.mss)).min(view.sent);
-        self.board.begin(Kind::Fast, self.una, view.sent, lost_to);
-        self.is_probing = true;
+        (self.is_probing, self.probed_to) = (true, view.sent);
+        if !self.hearing.hears {
+            self.board.begin(Kind::Fast, self.una, view.sent, self.first_end(view));
+        }
+        self.hearing.hears
+    }
+
+    /// Returns the end of the first segment that is outstanding.
+    pub(super) fn first_end(&self, view: &View) -> u64 {
+        (self.una + u64::from(self.mss)).min(view.sent)
+    }
+
+    /// Returns when a question has no answer any more. The next ones wait for twice as long each.
+    pub(in crate::smo) fn unanswered_at(&self) -> Option<Instant> {
+        let late = self.rtt.late().unwrap_or_default().max(MIN_LATE);
+        Some(self.question.asked_at()? + late * (1 << self.unanswered.min(MAX_UNANSWERED)))
+    }
+
+    /// Notes that a question has no answer.
+    pub(in crate::smo) fn on_unanswered(&mut self) {
+        self.unanswered = self.unanswered.saturating_add(1);
     }
 
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.

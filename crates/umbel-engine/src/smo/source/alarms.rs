@@ -119,8 +119,14 @@ impl Source {
         let child = children.at(slot);
         let view = View::of(child, masters);
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if is_due(child.probe_at) && child.permits.size() > 0 {
-            child.on_probe_timeout(&view);
+        if is_due(child.probe_at) && child.permits.size() == 0 {
+            // The time-out probes its window.
+            child.probe_at = None;
+        }
+        if is_due(child.probe_at) {
+            if !child.puts_off_probe(now, &view) && child.on_probe_timeout(&view) {
+                child.question = questions.next(now);
+            }
         } else if is_due(child.rto_at) {
             if child.permits.size() == 0 {
                 // Probes of a closed window go on at the pace of time-outs [RFC 9293 §3.8.6.1].
@@ -135,6 +141,9 @@ impl Source {
                     child.hearing.may_hear && matches!(child.served, Served::Master(..));
                 self.stats.timeouts += 1;
             }
+        } else if is_due(child.unanswered_at()) {
+            child.on_unanswered();
+            child.question = questions.next(now);
         } else if is_due(child.hole_at()) && child.on_hole_late(now, config, &view) {
             child.question = questions.next(now);
         }

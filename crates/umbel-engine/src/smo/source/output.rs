@@ -264,6 +264,7 @@ impl Source {
             child.question = Question::Asked(now);
             self.push_question(slot, buf);
             self.make_ready(slot);
+            self.bring_forward(slot);
             return Some(to);
         }
         if std::mem::take(&mut child.membership_due) {

@@ -289,6 +289,9 @@ fn a_fin_that_was_lost_is_sent_again() {
         finish
         * FP. 0
         + 199
+        > . -1 len 1 ack 1 member 8080
+        > . -1 len 1 ack 1 member 8080
+        > . -1 len 1 ack 1 member 8080
         + 100
         > . 0 ack 1 member 8080
         > FP. 0 ack 1
@@ -428,6 +431,24 @@ fn a_window_that_shrinks_stops_the_source() {
         < . 1 ack 1000 win 1000
         < . 1 ack 3000 win 1000
         * . 3000 len 1000
+        ",
+        "",
+    );
+}
+
+#[test]
+fn a_window_that_shrinks_to_nothing_is_probed() {
+    after_open(
+        "
+        write 3000
+        * . 0 len 1000
+        * . 1000 len 1000
+        * P. 2000 len 1000
+        + 10
+        < . 1 ack 1000 win 0
+        + 201
+        > . 999 ack 1
+        < . 1 ack 3000 win 3000
         ",
         "",
     );
@@ -602,10 +623,11 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
         + 10
         < . 1 ack 1000
         + 28
-        > . 1000 len 1000 ack 1
+        > . 999 len 1 ack 1 member 8080
         + 10
-        < . 1 ack 2000
+        < . 1 ack 1000
         + 3
+        > . 1000 len 1000 ack 1
         > P. 2000 len 1000 ack 1
         + 10
         < . 1 ack 3000

@@ -3,6 +3,7 @@
 mod acks;
 mod conditions;
 mod corners;
+mod crowds;
 mod delivery;
 mod network;
 mod questions;
