@@ -74,6 +74,10 @@ impl<K: SymbolSink> Receiver<K> {
         let message = match opened? {
             Opened::Message(message) => message,
             Opened::Answered => return Ok(()),
+            Opened::Challenged(by, nonce) => {
+                self.tree.on_challenged(now, by, nonce);
+                return Ok(());
+            }
             Opened::Admitted => {
                 self.tree.join(now);
                 return Ok(());
