@@ -117,9 +117,12 @@ fn c1_wrong_symbols_of_the_source_cost_symbols_and_no_block() {
     // Each of the source's symbols that are in the feed, once for each receiver.
     let all = (2_000_000 / SHAPE.1 * HONEST.len()) as u64;
     let fetched: u64 = summaries.iter().map(|it| it["fetched"].as_u64().unwrap()).sum();
-    let blamed: u64 = summaries.iter().map(|it| dropped(it, "ForgedSymbol")).sum();
-    assert!(blamed >= 10, "the attack has hit, and digests have shown it: {summaries:?}");
-    assert!(fetched < all / 2, "blocks came as a whole: {summaries:?}");
+    let reasons = ["ForgedSymbol", "Suspect"];
+    let of_one = |it| reasons.map(|reason| dropped(it, reason)).iter().sum::<u64>();
+    let blamed: u64 = summaries.iter().map(of_one).sum();
+    assert!(blamed >= 10, "the attack has hit, and was noticed: {summaries:?}");
+    assert!(fetched < all / 4, "blocks came as a whole: {summaries:?}");
+    println!("fetched {fetched} of {all}, blamed {blamed}: {summaries:?}");
 }
 
 /// Sends files to those on a list with keys while a stranger attacks them from the beginning.

@@ -124,6 +124,9 @@ pub(super) enum Opened {
     Message(Message),
     /// A part of a handshake, which is answered.
     Answered,
+    /// The node at this address has answered this node's request of this number with a challenge,
+    /// and is asked again under the key of the pair.
+    Challenged(SocketAddr, u64),
     /// The source has given this node the key of the tree.
     Admitted,
     /// An ACK or REPORT under the key of a pair that is not known here. The sender may take this
@@ -467,7 +470,7 @@ impl Authentic {
             }
             Body::JoinChallenge { nonce, challenge } => {
                 self.on_challenge(now, (end, keys), nonce, challenge)?;
-                Ok(Opened::Answered)
+                Ok(Opened::Challenged(from, nonce))
             }
             _ => Ok(Opened::Message(message)),
         }

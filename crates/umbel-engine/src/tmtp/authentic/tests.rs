@@ -155,7 +155,7 @@ impl Honest {
         }
         let message = match opened? {
             Opened::Message(message) => message,
-            Opened::Answered => return Ok(()),
+            Opened::Answered | Opened::Challenged(..) => return Ok(()),
             Opened::Admitted => panic!("nobody asked for a key"),
             // It is asked nothing but whether it has a place, which it has not.
             Opened::Stranger { .. } => return Err(DropReason::ForgedChild),

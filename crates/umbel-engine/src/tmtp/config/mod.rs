@@ -65,7 +65,8 @@ pub struct TreeConfig {
     pub retry: Duration,
     /// Most times that they are sent before the other node is given up. Default 4.
     pub tries: u8,
-    /// Number of T_ack after which a silent parent has failed. Default 3.
+    /// Number of T_ack after which a silent parent has failed, but not before it could have sent 8
+    /// beacons. Default 3.
     pub parent_silence: u32,
     /// Least time after which a silent parent has failed. Default 1 s.
     pub parent_silence_min: Duration,

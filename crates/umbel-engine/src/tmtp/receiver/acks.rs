@@ -3,6 +3,7 @@
 use umbel_wire::tmtp::{Ack, Echo, Totals, limits};
 
 use super::upstream::Upstream;
+use super::wariness::Wariness;
 use crate::Instant;
 use crate::recovery::reception::Reception;
 
@@ -113,18 +114,20 @@ impl Acks {
         now: Instant,
         upstream: &mut Upstream,
         token: u64,
-        reception: &Reception,
+        (reception, wariness): (&Reception, &mut Wariness),
         full: bool,
         totals: Totals,
     ) -> Ack {
         let from = upstream.from();
         let known = reception.known().max(from);
-        let below = reception.first_gap(from).min(known);
+        let unsure = wariness.first_unsure(now).map_or(u32::MAX, |unsure| unsure.max(from));
+        let below = reception.first_gap(from).min(known).min(unsure);
         let mut beyond = reception.held_from(below, limits::ACK_RUNS);
         beyond.retain_mut(|run| {
             run.run.count = run.run.end().min(known).saturating_sub(run.run.first);
             run.run.first < known && run.run.count > 0
         });
+        let beyond = wariness.mark(beyond, limits::ACK_RUNS);
         let echo = upstream.on_ack_sent(now);
         self.sent_at = now;
         let round = self.round;

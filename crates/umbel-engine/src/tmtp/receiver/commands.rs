@@ -116,6 +116,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.stats.blocks = self.stats.blocks.saturating_sub(1);
         self.wanted.complete = false;
         self.recovery.distrust(now, block);
+        self.wariness.on_wrong(now, block);
         if !self.blame(now, block) && block >= self.floor() {
             self.recovery.reopen(now, block);
         }

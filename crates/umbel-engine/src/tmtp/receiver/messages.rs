@@ -74,6 +74,10 @@ impl<K: SymbolSink> Receiver<K> {
         let message = match opened? {
             Opened::Message(message) => message,
             Opened::Answered => return Ok(()),
+            Opened::Challenged(by, nonce) => {
+                self.tree.on_challenged(now, by, nonce);
+                return Ok(());
+            }
             Opened::Admitted => {
                 self.tree.join(now);
                 return Ok(());
@@ -434,7 +438,8 @@ impl<K: SymbolSink> Receiver<K> {
         let totals = self.sum();
         let upstream = self.upstream.as_mut()?;
         self.stats.acks_sent += 1;
-        Some(self.acks.build(now, upstream, token, self.delivery.reception(), full, totals))
+        let held = (self.delivery.reception(), &mut self.wariness);
+        Some(self.acks.build(now, upstream, token, held, full, totals))
     }
 
     fn next_nack(&mut self, now: Instant) -> Option<Vec<NackRun>> {

@@ -38,6 +38,7 @@ mod source_watch;
 mod stage;
 mod suspects;
 mod upstream;
+mod wariness;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -72,6 +73,7 @@ use source_watch::SourceWatch;
 use stage::Stage;
 use suspects::Suspects;
 use upstream::Upstream;
+use wariness::Wariness;
 
 /// Nodes below that are kept in the survey of the tree.
 const MAX_SURVEY: usize = 1 << 14;
@@ -131,6 +133,7 @@ pub struct Receiver<K> {
     recovery: Recovery,
     /// Blocks that were wrong.
     suspects: Suspects,
+    wariness: Wariness,
     acks: Acks,
     duty: Duty,
     /// Its help for other receivers, without a tree.
@@ -177,6 +180,7 @@ impl<K: SymbolSink> Receiver<K> {
             recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery)
                 .by(config.node.recovery),
             suspects: Suspects::new(SymbolKey(key), shape.fec),
+            wariness: Wariness::default(),
             acks: Acks::new(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),

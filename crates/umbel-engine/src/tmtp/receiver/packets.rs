@@ -169,6 +169,11 @@ impl<K: SymbolSink> Receiver<K> {
             // Nothing is kept of a block before it is known. So the first block is known of which
             // children can be guaranteed every symbol.
             _ if header.sbn > self.delivery.known() => return Err(DropReason::FarAhead),
+            Purpose::Repair
+                if header.sbn == self.delivery.known() && self.wariness.is_wary(now) =>
+            {
+                return Err(DropReason::Suspect);
+            }
             Purpose::Fetched => {
                 self.stats.fetched_received += 1;
                 let timing = self.timing();
@@ -229,6 +234,8 @@ impl<K: SymbolSink> Receiver<K> {
                     help.on_complete(block, k);
                 }
                 self.recovery.on_complete(now, block, self.delivery.reception());
+                let t_ack = self.timing().t_ack;
+                self.wariness.on_complete(now, block, t_ack);
                 self.suspects.forget(block);
                 self.check_complete(now);
                 Ok(true)

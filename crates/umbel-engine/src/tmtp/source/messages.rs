@@ -48,7 +48,7 @@ impl<S: SymbolSource> Source<S> {
         let message = match authentic::open(&mut self.authentic, now, &datagram, &self.config.node)?
         {
             Opened::Message(message) => message,
-            Opened::Answered | Opened::Admitted => return Ok(()),
+            Opened::Answered | Opened::Challenged(..) | Opened::Admitted => return Ok(()),
             Opened::Stranger { id, from, token } => {
                 return self.tree.check_child(now, id, from, token);
             }

@@ -15,11 +15,17 @@ use crate::tmtp::{DropReason, Purpose, ReceiverCommand};
 /// Source symbols of a block, and blocks.
 const K: u8 = 16;
 const BLOCKS: u8 = 20;
+/// Blocks of a longer feed.
+const MANY: u8 = 200;
 /// Receivers in each subnet.
 const SUBNETS: [usize; 5] = [1, 1, 1, 2, 3];
 
 fn world(seed: u64, fec: bool) -> World {
-    let mut world = joined(seed, vec![K; BLOCKS.into()], fec, &SUBNETS);
+    world_of(seed, BLOCKS, fec)
+}
+
+fn world_of(seed: u64, blocks: u8, fec: bool) -> World {
+    let mut world = joined(seed, vec![K; blocks.into()], fec, &SUBNETS);
     world.expect_faults();
     for reason in [DropReason::Suspect, DropReason::ForgedSymbol] {
         world.may_drop(reason);
@@ -87,7 +93,7 @@ fn send_with_a_wrong_symbol_of_each(world: &mut World) -> usize {
     let mut wrong = 0;
     for block in 0..BLOCKS {
         for index in world.receivers() {
-            forge(world, index, Purpose::Repair, (block.into(), block % K));
+            forge(world, index, Purpose::First, (block.into(), block % K));
         }
         world.extend(block.into()..usize::from(block) + 1);
         for _ in 0..20 {
@@ -120,6 +126,46 @@ fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
         }
         assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64, "fec {fec}");
     }
+}
+
+/// Sends all blocks, and forges a repair of the one that is being sent for each receiver and each
+/// millisecond. Blocks turn out wrong up to 20 ms after they are complete. Returns the number of
+/// blocks that were wrong.
+fn send_under_forged_repairs(world: &mut World) -> usize {
+    world.extend_all();
+    let mut wrong = 0;
+    for turn in 0..LONG.as_millis() {
+        for index in world.receivers() {
+            let block = world.receiver(index).progress().1;
+            let esi = K + (turn % u128::from(u8::MAX - K)) as u8;
+            if block < MANY.into() {
+                forge(world, index, Purpose::Repair, (block, esi));
+            }
+        }
+        if turn % 20 == 0 {
+            wrong += report_wrong(world);
+            if world.everyone_has_all() {
+                return wrong;
+            }
+        }
+        world.run_for(Duration::from_millis(1));
+    }
+    panic!("blocks are missing: {:?}", world.receiver(1).progress());
+}
+
+#[test]
+fn repairs_that_nobody_asked_for_spoil_few_blocks_and_no_more_come_as_a_whole() {
+    let mut world = world_of(5, MANY, true);
+    let wrong = send_under_forged_repairs(&mut world);
+    let receivers = world.receivers();
+    assert!(wrong > 0 && wrong <= 10 * receivers.len(), "{wrong} blocks were wrong");
+    for index in receivers.clone() {
+        let stats = world.receiver(index).stats();
+        assert_eq!(stats.fetched_received, 0, "{stats:?}");
+    }
+    let needed = receivers.len() * usize::from(MANY) * usize::from(K);
+    let stored = stored(&mut world);
+    assert!(stored * 50 <= needed as u64 * 51, "{stored} symbols of {needed}");
 }
 
 #[test]

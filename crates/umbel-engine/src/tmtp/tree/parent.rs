@@ -10,6 +10,9 @@ use super::{Arrival, Tree, TreeEvent};
 use crate::Instant;
 use crate::tmtp::{DropReason, TreeConfig};
 
+/// Number of beacons that must be lost before a silent parent has failed. Where a fifth is lost on
+/// each of two links, that happens to one run of beacons in 3,500.
+const LOST_BEACONS: u32 = 8;
 /// Number of silences after which a parent has failed even though not all was heard.
 const DEAF_PATIENCE: u32 = 16;
 
@@ -83,7 +86,7 @@ impl Parent {
     fn silence(&self, config: &TreeConfig) -> Duration {
         let period = self.t_ack.clamp(config.beacon_min, config.beacon_max);
         let silence = self.t_ack.max(period).saturating_mul(config.parent_silence);
-        silence.max(config.parent_silence_min)
+        silence.max(period.saturating_mul(LOST_BEACONS)).max(config.parent_silence_min)
     }
 
     /// Returns when a silence since a time is over. Who does not hear everything cannot tell for so
@@ -284,6 +287,18 @@ mod tests {
         assert_eq!(parent.fails_at(&config), at(4000));
         assert_eq!(parent.failure(at(4000), &config), Some(Failure::CutOff));
         assert_eq!(parent.failure(at(4500), &config), Some(Failure::Silent { unheard: false }));
+    }
+
+    #[test]
+    fn a_parent_with_rare_beacons_has_not_failed_before_eight_of_them_are_lost() {
+        let config = TreeConfig::default();
+        for (t_ack, beacon, silence) in
+            [(100, 100, 1_000), (360, 360, 2_880), (500, 500, 4_000), (2_000, 500, 6_000)]
+        {
+            let parent = Parent { t_ack: Duration::from_millis(t_ack), ..parent() };
+            assert_eq!(parent.fails_at(&config), at(silence));
+            assert!(silence >= 8 * beacon);
+        }
     }
 
     #[test]

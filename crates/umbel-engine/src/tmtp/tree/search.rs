@@ -50,6 +50,10 @@ pub(super) enum Stage {
         nonce: u64,
         /// Requests sent.
         tries: u8,
+        /// Time of the first request.
+        since: Instant,
+        /// First wait for the confirmation, once the node has answered with a challenge.
+        challenged: Option<Duration>,
         /// Nodes to ask next, the best last.
         others: Vec<Candidate>,
     },
@@ -256,15 +260,36 @@ impl Tree {
 
     pub(super) fn request(&mut self, now: Instant, candidate: Candidate, others: Vec<Candidate>) {
         let nonce = self.random.next_u64();
-        self.stage = Stage::Joining { candidate, nonce, tries: 0, others };
+        let (since, challenged) = (now, None);
+        self.stage = Stage::Joining { candidate, nonce, tries: 0, since, challenged, others };
         self.send_request(now);
+    }
+
+    /// Notes that the node that is asked has answered with a challenge. The second exchange has as
+    /// many tries as the first, and begins with the wait that the first one has shown to suffice.
+    /// That happens once for each node that is asked, so that none holds this one up by challenges.
+    pub(in crate::tmtp) fn on_challenged(&mut self, now: Instant, by: SocketAddr, nonce: u64) {
+        let Stage::Joining { candidate, nonce: asked, tries, since, challenged, .. } =
+            &mut self.stage
+        else {
+            return;
+        };
+        if (candidate.address, *asked) != (by, nonce) || challenged.is_some() {
+            return;
+        }
+        let wait = (now.since(*since) * 2).max(self.config.subnet_wait).min(self.config.retry);
+        (*tries, *challenged) = (0, Some(wait));
+        self.stage_timer = Some(now + wait);
     }
 
     /// Sends the JOIN_REQUEST, for the first time or again.
     fn send_request(&mut self, now: Instant) {
-        let Stage::Joining { candidate, nonce, tries, .. } = &mut self.stage else { return };
+        let Stage::Joining { candidate, nonce, tries, challenged, .. } = &mut self.stage else {
+            return;
+        };
         // Within the subnet an answer takes no longer than one to a search.
-        let first = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
+        let usual = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
+        let first = challenged.unwrap_or(usual);
         let wait = first * (1 << (*tries).min(8));
         *tries += 1;
         let (candidate, nonce) = (*candidate, *nonce);
