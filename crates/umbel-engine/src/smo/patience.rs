@@ -26,9 +26,15 @@ impl Patience {
         }
     }
 
-    /// Notes a probe that found nothing lost.
+    /// Notes a probe that found nothing lost: the acknowledgement was late.
     pub(super) fn on_vain(&mut self) {
         self.0 = (self.0 + IN_TIME).min(MOST * IN_TIME);
+    }
+
+    /// Notes the answer to a question that nothing was lost. The acknowledgement was late, or lost
+    /// itself.
+    pub(super) fn on_asked_in_vain(&mut self) {
+        self.0 = (self.0 + IN_TIME / 2).min(MOST * IN_TIME);
     }
 
     /// Notes an acknowledgement that came in half of the time before a probe.
@@ -57,6 +63,8 @@ mod tests {
         assert_eq!((ms, patience.time()), (vec![0, 10, 20, 40], Duration::from_millis(40)));
         (0..8).for_each(|_| patience.on_time());
         assert_eq!(patience.time(), Duration::from_millis(20));
+        (0..3).for_each(|_| patience.on_asked_in_vain());
+        assert_eq!(patience.time(), Duration::from_millis(40));
         patience.on_loss();
         patience.on_time();
         assert_eq!(patience.time(), Duration::ZERO);

@@ -271,9 +271,10 @@ impl Child {
             };
             if is_whole {
                 self.board.cancel();
-                // The acknowledgement was late. Otherwise it was lost, as the answer to a question
-                // or to later data shows.
-                if answered.is_none() && ack <= self.probed_to {
+                // If it is that of later data, the one before was lost.
+                if answered.is_some() {
+                    self.patience.on_asked_in_vain();
+                } else if ack <= self.probed_to {
                     self.patience.on_vain();
                 }
             } else {

@@ -47,27 +47,21 @@ impl Child {
                 && let Some(time) = self.probe_time()
             {
                 self.probe_at = Some((now + time).min(rto_at));
-                self.is_single = self.has_single(view);
+                self.is_single = view.sent - self.una <= u64::from(self.mss);
             }
         }
         false
     }
 
-    /// Returns whether a single segment is outstanding.
-    fn has_single(&self, view: &View) -> bool {
-        view.sent.saturating_sub(self.una) <= u64::from(self.mss)
-    }
-
     /// Puts off a probe that is due, once, if a single segment was outstanding when its time began.
     /// The receiver may delay the acknowledgement of one. It acknowledges a second one at once, but
     /// that may have left later. Returns whether it did.
-    pub(in crate::smo) fn puts_off_probe(&mut self, now: Instant, view: &View) -> bool {
-        if !std::mem::take(&mut self.is_single) {
-            return false;
+    pub(in crate::smo) fn puts_off_probe(&mut self, now: Instant) -> bool {
+        let is_single = std::mem::take(&mut self.is_single);
+        if is_single {
+            self.probe_at = Some(now + ACK_DELAY).min(self.rto_at);
         }
-        let time = if self.has_single(view) { Some(ACK_DELAY) } else { self.probe_time() };
-        self.probe_at = time.map(|time| now + time).min(self.rto_at);
-        true
+        is_single
     }
 
     /// Returns the time of a probe, once a round trip is known.
@@ -151,9 +145,12 @@ impl Child {
         Some(self.question.asked_at()? + late * (1 << self.unanswered.min(MAX_UNANSWERED)))
     }
 
-    /// Notes that a question has no answer.
-    pub(in crate::smo) fn on_unanswered(&mut self) {
+    /// Notes that a question has no answer. That to the next could come after the time-out.
+    pub(in crate::smo) fn on_unanswered(&mut self, now: Instant, config: &SourceConfig) {
         self.unanswered = self.unanswered.saturating_add(1);
+        if self.resent.restarts() {
+            self.rto_at = self.rto_at.max(Some(self.timeout_from(now, config)));
+        }
     }
 
     /// Handles a retransmission time-out [RFC 6298 §5.4]. `initial` is the window of a new way.

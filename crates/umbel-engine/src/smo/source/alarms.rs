@@ -124,7 +124,7 @@ impl Source {
             child.probe_at = None;
         }
         if is_due(child.probe_at) {
-            if !child.puts_off_probe(now, &view) && child.on_probe_timeout(&view) {
+            if !child.puts_off_probe(now) && child.on_probe_timeout(&view) {
                 child.question = questions.next(now);
             }
         } else if is_due(child.rto_at) {
@@ -142,7 +142,7 @@ impl Source {
                 self.stats.timeouts += 1;
             }
         } else if is_due(child.unanswered_at()) {
-            child.on_unanswered();
+            child.on_unanswered(now, config);
             child.question = questions.next(now);
         } else if is_due(child.hole_at()) && child.on_hole_late(now, config, &view) {
             child.question = questions.next(now);
