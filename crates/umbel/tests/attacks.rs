@@ -122,7 +122,6 @@ fn c1_wrong_symbols_of_the_source_cost_symbols_and_no_block() {
     let blamed: u64 = summaries.iter().map(of_one).sum();
     assert!(blamed >= 10, "the attack has hit, and was noticed: {summaries:?}");
     assert!(fetched < all / 4, "blocks came as a whole: {summaries:?}");
-    println!("fetched {fetched} of {all}, blamed {blamed}: {summaries:?}");
 }
 
 /// Sends files to those on a list with keys while a stranger attacks them from the beginning.

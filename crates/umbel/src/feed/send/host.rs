@@ -25,6 +25,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LATE_WORDS: Duration = Duration::from_secs(10);
 /// Time that the source waits for further receivers when all that came have everything.
 const IDLE: Duration = Duration::from_secs(3);
+/// The same if one of them was in the tree and never spoke: it may have lost its place, and be on
+/// its way back.
+const ABSENT: Duration = Duration::from_secs(10);
 /// Reason that receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 /// State of a receiver that is not on a list with keys.
@@ -141,6 +144,8 @@ pub(crate) struct SendHost<C> {
     /// Time since which all receivers that came have everything, though not all of it was sent.
     idle: Option<Instant>,
     receivers: BTreeMap<NodeId, Heard>,
+    /// Most receivers that were in the tree at a time.
+    most: u32,
     /// Names on a list with keys that came. Nobody else's word takes one away.
     came: BTreeSet<String>,
     failure: Option<String>,
@@ -173,6 +178,7 @@ impl<C: Content> SendHost<C> {
             finished: false,
             idle: None,
             receivers: BTreeMap::new(),
+            most: 0,
             came: BTreeSet::new(),
             failure: None,
             stats: SourceStats::default(),
@@ -243,6 +249,7 @@ impl<C: Content> SendHost<C> {
         let now = io.now();
         self.last = now;
         self.stats = io.engine().stats();
+        self.most = self.most.max(self.stats.totals.members);
         self.note_progress(now);
         self.pause_if_idle(io);
         match self.stage {
@@ -254,7 +261,7 @@ impl<C: Content> SendHost<C> {
                 self.close(io);
             }
             Stage::Waiting if self.enough(now) => self.begin(io),
-            Stage::Sending if self.idle.is_some_and(|since| now - since >= IDLE) => {
+            Stage::Sending if self.idle.is_some_and(|since| now - since >= self.idle_wait()) => {
                 self.complete(now);
             }
             Stage::Sending if self.all_listed_have_it() => self.complete(now),
@@ -294,6 +301,11 @@ impl<C: Content> SendHost<C> {
             missing.remove(&heard.report.name);
         }
         any && missing.is_empty() && done.saturating_add(failed) >= members
+    }
+
+    /// Returns how long the source waits for further receivers.
+    fn idle_wait(&self) -> Duration {
+        if self.receivers.len() < self.most as usize { ABSENT } else { IDLE }
     }
 
     fn complete(&mut self, now: Instant) {

@@ -9,7 +9,7 @@ use umbel_engine::Instant;
 use umbel_engine::lms::RouterConfig;
 use umbel_engine::symbols::SymbolSource;
 use umbel_engine::tmtp::{
-    self, Draws, FetchCredit, HoldUp, NodeConfig, ReceiverConfig, Shape, SourceCommand,
+    self, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, Shape, SourceCommand,
     SourceConfig, Start,
 };
 use umbel_engine::units::Rate;
@@ -42,6 +42,8 @@ const TSI: Tsi = Tsi(7);
 const PORT: u16 = 7702;
 /// Rate of the feed, bits per second.
 const RATE: u64 = 2_000_000;
+/// Key that follows from the token, or secret of the tree.
+const TOKEN: [u8; 32] = [0x55; 32];
 
 /// Returns the seed of a node's keys.
 fn seed_of(node: NodeId) -> [u8; 32] {
@@ -52,6 +54,19 @@ fn seed_of(node: NodeId) -> [u8; 32] {
 
 pub(super) fn ms(ms: u64) -> Instant {
     Instant::EPOCH + Duration::from_millis(ms)
+}
+
+/// Who may take part, and how that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everybody, and messages have no stamps, as in open feeds of earlier releases.
+    Stampless,
+    /// Everybody, and nodes have keys of their own.
+    Keyed,
+    /// Who has the token.
+    Token,
+    /// Who is on the source's list.
+    List,
 }
 
 /// Parameters of a scenario.
@@ -82,8 +97,7 @@ pub(super) struct Scenario {
     pub(super) source_interrupt: Option<Instant>,
     /// Number of receivers that their users interrupt.
     pub(super) interrupts: u32,
-    /// Whether nodes have keys, as in all open feeds of this release.
-    pub(super) keyed: bool,
+    pub(super) access: Access,
     pub(super) recovery: Recovery,
     /// Whether routers do LMS, and whether the one beside the source has it for a replier.
     pub(super) lms_routers: bool,
@@ -109,7 +123,7 @@ impl Default for Scenario {
             source_crash: None,
             source_interrupt: None,
             interrupts: 0,
-            keyed: false,
+            access: Access::Stampless,
             recovery: Recovery::Tree,
             lms_routers: false,
             source_replier: false,
@@ -215,6 +229,7 @@ pub(super) struct World {
     pub(super) members: Vec<Member>,
     pub(super) files: Files,
     pub(super) bytes: Vec<u8>,
+    receivers: Vec<NodeId>,
     scenario: Scenario,
 }
 
@@ -261,8 +276,15 @@ impl World {
                 .unwrap();
         }
         let files = Files::new(6, &mut draws(seed, 1));
-        let mut world =
-            World { simulation, source, members: Vec::new(), files, bytes: Vec::new(), scenario };
+        let mut world = World {
+            simulation,
+            source,
+            members: Vec::new(),
+            files,
+            bytes: Vec::new(),
+            receivers: nodes.clone(),
+            scenario,
+        };
         world.add_source(seed);
         for (number, node) in (0..).zip(nodes) {
             world.add_receiver(number, node, seed);
@@ -289,8 +311,8 @@ impl World {
             recovery: self.scenario.recovery,
             kbit_per_s: RATE / 1_000,
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
-            token: false,
-            keyed: self.scenario.keyed,
+            token: self.scenario.access == Access::Token,
+            keyed: self.scenario.access == Access::Keyed,
             sealed: None,
             last_word: None,
             version: 1,
@@ -298,13 +320,25 @@ impl World {
     }
 
     fn id_of(&self, node: NodeId) -> tmtp::NodeId {
-        if self.scenario.keyed { tmtp::node_id(TSI, &seed_of(node)) } else { id_of(node) }
+        if self.scenario.access == Access::Keyed {
+            return tmtp::node_id(TSI, &seed_of(node));
+        }
+        id_of(node)
     }
 
     fn node_config(&self, node: NodeId) -> NodeConfig {
         let mut config =
             NodeConfig::new(self.id_of(node), TSI, channels(self.source), address(node));
-        config.seed = self.scenario.keyed.then(|| seed_of(node));
+        match self.scenario.access {
+            Access::Stampless => {}
+            Access::Keyed => config.seed = Some(seed_of(node)),
+            Access::Token => config.admission = Some(TOKEN),
+            Access::List if node == self.source => {
+                let receivers = self.receivers.iter().map(|&node| seed_of(node)).collect();
+                config.list = List::Has { tree: TOKEN, receivers };
+            }
+            Access::List => config.list = List::On(seed_of(node)),
+        }
         config.name = format!("h{}", node.0);
         config.recovery = self.scenario.recovery;
         config
@@ -323,16 +357,20 @@ impl World {
         }
     }
 
-    /// Returns the time for which children may hold up a feed of files, which is open to all.
+    fn is_open(&self) -> bool {
+        matches!(self.scenario.access, Access::Stampless | Access::Keyed)
+    }
+
+    /// Returns the time for which children may hold up a feed of files that is open to all.
     fn hold_up(&self) -> Option<HoldUp> {
-        (!self.scenario.pipe).then(HoldUp::default)
+        (!self.scenario.pipe && self.is_open()).then(HoldUp::default)
     }
 
     fn add_source(&mut self, seed: u64) {
         let rate = Rate::from_bits_per_s(RATE).unwrap();
         let mut config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
         config.repair.hold_up = self.hold_up();
-        config.fetch_credit = Some(FetchCredit::default());
+        config.fetch_credit = self.is_open().then(FetchCredit::default);
         let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
         let expected = Expected { names: [].into(), alone: false, receipts: Receipts::None };
         let terms = Terms { wait_for, linger, expected };
@@ -486,7 +524,7 @@ impl World {
         files.or_else(pipe).unwrap_or_default()
     }
 
-    fn state(&self) -> String {
+    pub(super) fn state(&self) -> String {
         let sent = (self.sent(), self.sent_so_far());
         let members = self.members.iter().map(|member| {
             let ended = self.received(member.node).is_some();
