@@ -293,6 +293,7 @@ fn a_fin_that_was_lost_is_sent_again() {
         > . -1 len 1 ack 1 member 8080
         > . -1 len 1 ack 1 member 8080
         + 200
+        > . -1 len 1 ack 1 member 8080
         > . 0 ack 1 member 8080
         > FP. 0 ack 1
         < . 1 ack 1
