@@ -130,8 +130,8 @@ fn greedy() {
     support::greedy::act();
 }
 
-/// Transfers once. Returns the time until the last honest receiver has every byte, and the
-/// datagrams that strangers sent a second.
+/// Transfers once, while strangers are at it. Returns the time until the last honest receiver has
+/// every byte, and the datagrams that strangers sent a second.
 fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
     let lab = town_with(STRANGERS.len())?;
     let (_, nothing) = mpsc::channel();
@@ -143,8 +143,8 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
             let sender = feeds.send(&options);
             let mark = Mark::of(&sender.events("sending").remove(0));
             let (_tap, told) = sniff(&lab, feeds.host(STRANGER));
-            let start = Instant::now();
             let strangers = Strangers::start(who, &lab, mark, told, "");
+            let start = Instant::now();
             for receiver in &mut door.receivers(&feeds) {
                 feeds.check(receiver, PATIENCE);
             }
@@ -153,8 +153,8 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
         Way::Pipe(sealed) => {
             let feeds = Feeds::new(&lab, PLAN);
             let pipe = Pipe::send(&feeds, sealed);
-            let start = Instant::now();
             let strangers = Strangers::start(who, &lab, pipe.mark, nothing, "");
+            let start = Instant::now();
             for receiver in pipe.receive(&feeds) {
                 Pipe::check(&feeds, receiver);
             }
@@ -168,8 +168,8 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
             let group = "239.1.2.3:7702".parse().unwrap();
             let source = (bench.host("h1").addr4(), 7702).into();
             let mark = Mark { tsi: Tsi(0), source, domain: group };
-            let start = Instant::now();
             let strangers = Strangers::start(who, &lab, mark, nothing, &server.url);
+            let start = Instant::now();
             for client in &mut HONEST.map(|host| bench.get(host, &server.url, EVERYTHING)) {
                 bench.check_all(client, PATIENCE);
             }
