@@ -6,17 +6,10 @@
 #   bench/ns2/recovery.sh [seeds]
 #
 # UMBEL is the program to compare; without it one is built. Needs ns-2 (Debian's package ns2).
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.sh"
 seeds=${1:-30}
-
-command -v ns >/dev/null || { echo "ns-2 is missing: install the package ns2" >&2; exit 1; }
-if [ -z "${UMBEL:-}" ]; then
-    cargo build -q --release -p umbel
-    UMBEL=${CARGO_TARGET_DIR:-target}/release/umbel
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+find_umbel
+make_work
 
 # Sections of the scenario: the constants are those of ns-2's agents, or what they do. Headers make
 # packets of 1,000 bytes of these.

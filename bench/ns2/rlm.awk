@@ -2,7 +2,7 @@
 # `umbel`. Runs of the two have nothing in common but the network.
 #
 # Prints for each class and measure the means, their difference with its 95 % interval, and `same` if
-# the interval lies within a tenth of ns-2's mean, `differs` if it lies outside, else `open`.
+# the interval lies within a tenth of ns-2's mean, `differs` if it lies outside, else `undecided`.
 # Variable: title.
 
 {
@@ -23,19 +23,19 @@ function estimate(simulator, class, measure, k, s) {
 
 END {
     measures = split("level reached tried loss", name)
-    for (c = split("fast slow", class); c >= 1; c--) order[c] = class[c]
+    split("fast slow", class)
     for (c = 1; c <= 2; c++) {
-        if (!(order[c] in classes)) continue
+        if (!(class[c] in classes)) continue
         for (m = 1; m <= measures; m++) {
-            estimate("ns2", order[c], name[m]); theirs = mean; variance = error2
-            estimate("umbel", order[c], name[m])
+            estimate("ns2", class[c], name[m]); theirs = mean; variance = error2
+            estimate("umbel", class[c], name[m])
             half = 1.96 * sqrt(variance + error2)
             difference = mean - theirs
             limit = theirs / 10
-            verdict = "open"
+            verdict = "undecided"
             if (difference - half > -limit && difference + half < limit) verdict = "same"
             if (difference - half > limit || difference + half < -limit) verdict = "differs"
-            printf "%-8s %-5s %-8s %9.3f %9.3f %+9.3f ± %-8.3f %s\n", title, order[c], name[m],
+            printf "%-8s %-5s %-8s %9.3f %9.3f %+9.3f ± %-8.3f %s\n", title, class[c], name[m],
                 theirs, mean, difference, half, verdict
         }
     }

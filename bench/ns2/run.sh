@@ -5,11 +5,8 @@
 #   bench/ns2/run.sh [packets]
 #
 # Needs ns-2 (Debian's package ns2) and cargo.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.sh"
 packets=${1:-5000}
-
-command -v ns >/dev/null || { echo "ns-2 is missing: install the package ns2" >&2; exit 1; }
 
 for scheduler in Calendar Heap; do
     for _ in 1 2 3; do

@@ -6,11 +6,8 @@
 #   bench/ns2/srm.sh [seeds]
 #
 # Needs ns-2 (Debian's package ns2) and cargo.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.sh"
 seeds=${1:-40}
-
-command -v ns >/dev/null || { echo "ns-2 is missing: install the package ns2" >&2; exit 1; }
 cargo build -q --release -p umbel-sim --example srm_tree
 program=${CARGO_TARGET_DIR:-target}/release/examples/srm_tree
 log=$(mktemp)

@@ -22,7 +22,7 @@ use umbel_wire::{Digest, SmallBlockHeader, SmallBlockPacket, Toi, Tsi};
 
 use super::support::bench::SOON;
 use super::support::ladder::{Ladders, Writer, report};
-use super::support::process::Process;
+use super::support::process::{Logs, Process};
 use super::support::stranger::{Heard, Mark, Stranger, Voice};
 use super::support::streams::Streams;
 use super::support::town::{HONEST, STRANGER, town};
@@ -148,6 +148,18 @@ fn false_packets(voice: &mut Voice, heard: &[Heard]) {
     }
 }
 
+/// Waits until something holds. Fails with the output of all programs if that takes too long.
+#[track_caller]
+fn wait_until(logs: &Logs, what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + 3 * SOON;
+    while !holds() {
+        if Instant::now() > until {
+            logs.fail(&format!("not within {:?}: {what}", 3 * SOON));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 fn end(mut process: Process) -> Value {
     kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).unwrap();
     process.wait_done(SOON)
@@ -171,18 +183,14 @@ fn nothing_of_a_stranger_gets_into_a_stream() {
     }
     let stranger = Stranger::start(streams.host(STRANGER), mark, false_packets);
     // Each receiver is attacked while it is given enough, however busy the machine is.
-    let until = Instant::now() + 3 * SOON;
     let packets = |receiver: &Process| {
         let second = receiver.events("second").pop();
         second.map_or(0, |event| event["second"]["screen"]["shown"].as_u64().unwrap() as usize)
     };
     let begun = receivers.each_ref().map(packets);
-    while receivers.iter().zip(begun).any(|(one, begun)| packets(one) < begun + ENOUGH) {
-        if Instant::now() > until {
-            streams.logs.fail("the receivers are given too little");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until(&streams.logs, "the receivers are given enough", || {
+        receivers.iter().zip(begun).all(|(one, begun)| packets(one) >= begun + ENOUGH)
+    });
     let said = stranger.stop();
     let summaries = receivers.map(end);
     let sent: BTreeSet<Vec<u8>> =
@@ -201,7 +209,7 @@ fn nothing_of_a_stranger_gets_into_a_stream() {
     end(source.process);
 }
 
-/// Puts packets before those that come next in a layer, whose content is that of others turned over.
+/// Sends packets of its own ahead of the source's in a layer, with inverted content, and repeats it.
 fn false_pictures(voice: &mut Voice, heard: &[Heard]) {
     let Mark { tsi, source, domain } = voice.mark;
     for one in heard.iter().filter(|one| one.from.ip() == source.ip()) {
@@ -249,17 +257,13 @@ fn nothing_of_a_stranger_gets_into_a_layered_video() {
         receiver.wait_for_event("level", SOON);
     }
     let stranger = Stranger::start(streams.host(STRANGER), mark, false_pictures);
-    let until = Instant::now() + 3 * SOON;
     let forged = |receiver: &Process| {
         let second = receiver.events("second").pop();
         second.map_or(0, |event| event["second"]["forged"].as_u64().unwrap_or(0))
     };
-    while receivers.iter().any(|receiver| forged(receiver) < 1_000) {
-        if Instant::now() > until {
-            streams.logs.fail("the stranger is hardly heard");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until(&streams.logs, "the stranger is heard", || {
+        receivers.iter().all(|receiver| forged(receiver) >= 1_000)
+    });
     stranger.stop();
     let size = Size::new(SIZE.0, SIZE.1).unwrap();
     let clip = Clip::new(Kind::Pan, size, 1);
@@ -329,13 +333,9 @@ fn nothing_of_a_stranger_gets_into_a_ladder() {
     let gateways = HONEST.map(|host| ladders.gateway(host, &[]));
     let stranger = Stranger::start(ladders.host(STRANGER), mark, false_segments());
     let segments = |gateway: &Process| report(gateway)["segments"].as_u64().unwrap_or(0);
-    let until = Instant::now() + 3 * SOON;
-    while gateways.iter().any(|gateway| segments(gateway) < 10) {
-        if Instant::now() > until {
-            ladders.logs.fail("the gateways have too few segments");
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until(&ladders.logs, "the gateways have ten segments", || {
+        gateways.iter().all(|gateway| segments(gateway) >= 10)
+    });
     // Each segment that is served is one that was written.
     for host in HONEST {
         let (media, _) = ladders.play(host);
