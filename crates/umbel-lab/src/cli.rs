@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -31,7 +31,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use umbel_sim::topology::{NodeKind, Topology};
 
@@ -349,15 +351,16 @@ impl Folder {
 
     fn down(&self) -> Result<(), LabError> {
         let pid = self.status()?.pid;
+        let failed = || LabError::system(format!("wait for the supervisor, process {pid}"));
+        // Opened while it lives, since its number may be another process's afterwards.
+        let process = open_process(pid).map_err(failed())?;
         self.ask(&Request::Down)?;
-        let deadline = Instant::now() + CONTROL_TIMEOUT;
-        while self.lock()?.is_none() {
-            if Instant::now() > deadline {
-                return Err(LabError::Control(format!(
-                    "the supervisor does not end: kill -9 {pid} takes the lab with it"
-                )));
-            }
-            thread::sleep(Duration::from_millis(10));
+        let mut ended = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+        let patience = PollTimeout::try_from(CONTROL_TIMEOUT).unwrap_or(PollTimeout::MAX);
+        if poll(&mut ended, patience).map_err(io::Error::from).map_err(failed())? == 0 {
+            return Err(LabError::Control(format!(
+                "the supervisor does not end: kill -9 {pid} takes the lab with it"
+            )));
         }
         Ok(())
     }
@@ -383,6 +386,12 @@ impl Folder {
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
         Ok(u8::try_from(code).unwrap_or(u8::MAX))
     }
+}
+
+/// Returns a descriptor that becomes readable when the process ends.
+fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Shields a process from the signals of the terminal that started it.
