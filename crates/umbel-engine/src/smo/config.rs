@@ -141,6 +141,11 @@ pub struct SourceConfig {
     /// With few, a window that bounds the stream is later by up to this share. Default `None`: all
     /// are wanted.
     pub acks_per_window: Option<NonZeroU32>,
+    /// Segments for whose room in the window new data waits, if these are no more than an eighth of
+    /// it, so that they leave as one frame: fewer frames bring fewer acknowledgements, as
+    /// receivers acknowledge each. Only where the slowest receiver bounds all
+    /// ([`Fairness::Strict`]), and not in real-time mode. Default 1: nothing waits.
+    pub frame: u32,
     /// Age at which bytes are released: real-time mode, in which nothing is left out. Default
     /// `None`.
     pub real_time: Option<Duration>,
@@ -189,6 +194,7 @@ impl SourceConfig {
             gather: (Duration::from_millis(1), Duration::from_millis(20)),
             skip_every: 256,
             acks_per_window: None,
+            frame: 1,
             real_time: None,
             removal: RemovalRules::default(),
             children: 10_000,

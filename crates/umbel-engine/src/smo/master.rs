@@ -206,6 +206,17 @@ impl Master {
         Some(self.seats.get(tree.winner()?)?.as_ref()?.slot)
     }
 
+    /// Returns the window of the child that bounds the others: from what it has to the limit.
+    /// `None` if no single child does.
+    pub(super) fn bound_window(&self, limit: u64) -> Option<u64> {
+        if !self.is_bound {
+            return None;
+        }
+        let tree = if self.edge.least() <= self.window.least() { &self.edge } else { &self.window };
+        let seat = self.seats.get(tree.winner()?)?.as_ref()?;
+        Some(limit.saturating_sub(seat.standing.una))
+    }
+
     /// Returns a child that needs bytes before this position.
     pub(super) fn behind(&self, position: u64) -> Option<u32> {
         self.una.least().filter(|&una| una < position)?;

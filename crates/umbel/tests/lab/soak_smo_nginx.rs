@@ -13,6 +13,9 @@
 //! With `UMBEL_ACK_FILTER=off` the server takes all acknowledgements. `UMBEL_RECEIVERS=1,100` and
 //! `UMBEL_RUNS=1` choose cases and runs.
 //!
+//! All hosts of the lab share the queue of CPU 1 for what the helpers hand out, so that more than
+//! some 60 downloads need `sysctl -w net.core.netdev_max_backlog=16384`, as `join` advises.
+//!
 //! When the receiver's host frees a frame, TCP of the kernel sends more (TCP small queues). That
 //! runs on CPU 1, and is counted for nobody. That favours nginx.
 

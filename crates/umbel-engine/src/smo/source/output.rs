@@ -29,6 +29,8 @@ const ANSWERS_IN_ROW: u32 = 8;
 const BATCH: usize = 32;
 /// Segments in a window up to which it does not matter for how many segments none is left out.
 const SKIP_WINDOW: u64 = 16;
+/// Part of the window for whose room new data waits at most, as one over this.
+const FRAME_SHARE: u64 = 8;
 /// While nobody hears a master, one segment in this number is multicast, to see whether anybody
 /// does.
 const SILENT: u64 = 64;
@@ -404,11 +406,27 @@ impl Source {
 
     /// Returns the number of bytes, FIN included, that a master may multicast now.
     pub(super) fn sendable(&self, master: &Master) -> u64 {
+        self.sendable_from(master, self.room_for_frame(master))
+    }
+
+    /// Returns the bytes of new data that may be sent, if there is room for at least so many, or
+    /// for all.
+    fn sendable_from(&self, master: &Master, least: u64) -> u64 {
         let all = master.buffer.end_with_fin().saturating_sub(master.nxt);
         let allowed = master.limit(&self.config).saturating_sub(master.nxt);
         let is_idle = master.behind(master.nxt).is_none();
-        let is_whole = allowed >= all || allowed >= u64::from(self.config.mss) || is_idle;
+        let is_whole = allowed >= all || allowed >= least || is_idle;
         if is_whole { all.min(allowed) } else { 0 }
+    }
+
+    /// Returns the room in the window for which new data waits.
+    fn room_for_frame(&self, master: &Master) -> u64 {
+        let (config, mss) = (&self.config, u64::from(self.config.mss));
+        if config.frame <= 1 || config.real_time.is_some() {
+            return mss;
+        }
+        let window = master.bound_window(master.limit(config)).unwrap_or_default();
+        (window / FRAME_SHARE).min(mss * u64::from(config.frame)).max(mss)
     }
 
     pub(super) fn may_send(&self, place: usize) -> bool {
@@ -443,7 +461,12 @@ impl Source {
     fn multicast(&mut self, now: Instant, place: u32, buf: &mut TransmitBuf) {
         let mss = u64::from(self.config.mss);
         while let Some(master) = self.master(place) {
-            let sendable = self.sendable(master);
+            // What waited for room for a frame is sent whole.
+            let sendable = if buf.is_empty() {
+                self.sendable(master)
+            } else {
+                self.sendable_from(master, mss)
+            };
             let mut len = sendable.min(mss);
             // FIN needs no segment of its own.
             len += u64::from(sendable == len + 1 && master.nxt + len == master.buffer.end());

@@ -171,3 +171,34 @@ fn a_new_stream_at_the_place_of_another_is_heard_from_its_beginning() {
     }
     assert!(network.filter.dropped() > 100);
 }
+
+#[test]
+fn data_waits_for_room_for_a_frame_and_is_hardly_later() {
+    for receivers in [1, 20] {
+        let took = |frame: u32| {
+            let mut network = Network::new(1, |config| config.frame = frame);
+            network.expect_faults();
+            for n in 0..receivers {
+                // Their acknowledgements come one after the other.
+                let mut way = Way::clean(10);
+                way.delay += Duration::from_micros(400) * n;
+                network.add(way, |config| config.buffer = 200_000);
+            }
+            network.connect_all();
+            network.run_for(SECOND);
+            let begin = network.now;
+            network.send_all(content(3_000_000));
+            let all = |network: &mut Network| {
+                network.receivers.iter().all(|node| node.got.len() == 3_000_000)
+            };
+            network.run_until(MINUTE, all);
+            assert_eq!(network.source.stats().timeouts, 0);
+            (network.bursts, network.now.since(begin), network.left)
+        };
+        let (single, frames) = (took(1), took(16));
+        println!("{receivers}: {single:?} {frames:?}");
+        assert!(receivers == 1 || frames.0 * 2 < single.0, "{single:?} {frames:?}");
+        assert!(frames.1 * 10 < single.1 * 11, "{single:?} {frames:?}");
+        assert!(frames.2 * 100 < single.2 * 101, "{single:?} {frames:?}");
+    }
+}

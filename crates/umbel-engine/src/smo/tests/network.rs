@@ -13,7 +13,7 @@ use crate::smo::receiver::{Receiver, ReceiverCommand, ReceiverConfig, ReceiverEv
 use crate::smo::*;
 use crate::testing::world::{Host, Link, NoRouter, Protocol, Seat, World};
 use crate::testing::{Tested, channel};
-use crate::{Address, Datagram, Engine, Instant, Transmit};
+use crate::{Address, Datagram, Engine, Instant, RateClass, Transmit};
 
 pub(super) const PORT: u16 = 8080;
 
@@ -89,6 +89,10 @@ pub(super) struct Transfer {
     pub(super) questions: Vec<Instant>,
     /// Bytes that left the source, headers of IP and Ethernet not counted.
     pub(super) left: u64,
+    /// Times at which new data left by multicast, each counted once.
+    pub(super) bursts: u64,
+    /// The last of them.
+    burst: Option<Instant>,
     /// Whether the source's host holds its pace.
     pub(super) is_paced: bool,
     /// Data to be written to the first master, and whether it ends then.
@@ -156,6 +160,11 @@ impl Protocol for Transfer {
         assert!(!segment.head.flags.has(Flags::URG));
         if from == 0 {
             network.left += bytes.len() as u64;
+            let is_burst = transmit.class == RateClass::Data && network.burst != Some(network.now);
+            if is_burst {
+                network.burst = Some(network.now);
+                network.bursts += 1;
+            }
             if is_question(&segment) {
                 let now = network.now;
                 network.questions.push(now);

@@ -37,8 +37,9 @@ fn any_network(seed: u64, random: &mut Generator) -> Network {
         config.syn_ack_transmissions = 20;
         config.receive_buffer = [u16::MAX, 3000][below(random, 2) as usize];
         // Of another generator, so that the rest stays as it was.
-        config.acks_per_window =
-            NonZeroU32::new([0, 8, 32][below(&mut generator(!seed), 3) as usize]);
+        let other = &mut generator(!seed);
+        config.acks_per_window = NonZeroU32::new([0, 8, 32][below(other, 3) as usize]);
+        config.frame = [1, 16, 44][below(other, 3) as usize];
     });
     network.expect_faults();
     network.network.subnet_loss.insert(1, uniform(random) * 0.03);

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A client that asks while a group is [sending](Stage::Sending) joins it as long as the engine
-//! holds the stream from its beginning. Otherwise it is answered alone.
+//! holds the stream from its beginning. Otherwise it is answered alone, as is who held up others
+//! before (`parted.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use super::deliveries::{Deliveries, Progress};
 use super::http::request::{Request, Status};
 use super::http::response::{Document, Response};
 use super::library::{Library, News, Reading};
+use super::parted::Parted;
 
 /// Documents that are open at a time. Further requests are refused.
 const OPEN: usize = 1_000;
@@ -94,6 +96,7 @@ pub(crate) struct Desk<L> {
     pub(super) library: L,
     rules: Rules,
     pub(super) clients: Clients,
+    pub(super) parted: Parted,
     pub(super) deliveries: Deliveries,
     groups: BTreeMap<Request, Group>,
     member_of: BTreeMap<ChildId, Request>,
@@ -119,6 +122,7 @@ impl<L: Library> Desk<L> {
             library,
             rules,
             clients: Clients::new(),
+            parted: Parted::default(),
             deliveries: Deliveries::new(buffer),
             groups: BTreeMap::new(),
             member_of: BTreeMap::new(),
@@ -325,9 +329,11 @@ impl<L: Library> Desk<L> {
     }
 
     fn ask(&mut self, io: &mut Machine<'_>, child: ChildId, request: Request) {
-        let fresh = self.clients.get(&child).is_some_and(|client| !client.was_answered());
+        let shares = self.clients.get(&child).is_some_and(|client| {
+            !client.was_answered() && !self.parted.has(io.now(), client.peer.ip())
+        });
         let alone = matches!(self.rules, Rules::Web { smallest: ALONE, .. });
-        if request.head_only || !fresh || alone {
+        if request.head_only || !shares || alone {
             return self.serve_alone(io, child, &request);
         }
         let key = Request { keep_alive: false, ..request.clone() };

@@ -325,6 +325,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                 self.account(io, &report, report::reason(reason));
                 self.removed += 1;
                 if let Some(peer) = self.gone(io, child) {
+                    self.desk.parted.note(io.now(), report.peer.ip(), reason);
                     self.observer.removed(&peer, report::reason(reason));
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -197,17 +197,11 @@ impl Shelf {
 
     fn read(&self, reading: Reading, from: u64, len: usize) -> io::Result<Bytes> {
         let Some(file) = self.open.get(&reading) else { return Ok(Bytes::new()) };
-        let mut bytes = vec![0; len];
-        let mut filled = 0;
-        while filled < len {
-            match file.read_at(&mut bytes[filled..], from + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(beginning(bytes, filled))
+        let mut bytes = Vec::with_capacity(len);
+        let mut file: &File = file;
+        file.seek(SeekFrom::Start(from))?;
+        file.take(len as u64).read_to_end(&mut bytes)?;
+        Ok(bytes.into_boxed_slice().into())
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `desk.rs` | answers requests: together by multicast, or alone |
 //! | `clients.rs`, `http` | what a client has sent; heads of requests and responses |
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
+//! | `parted.rs` | addresses that held up others |
 //! | `library.rs` | files and pipes, read on their own thread |
 //! | `secure.rs` | TLS between desk and engine, where it is spoken |
 //! | `acks.rs` | drops acknowledgements that the engine does not want |
@@ -24,6 +25,7 @@ pub(crate) mod desk;
 pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod library;
+mod parted;
 mod secure;
 
 use std::fs::File;
@@ -51,6 +53,9 @@ use super::control;
 use super::report::Report;
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, generator};
+
+/// Segments that leave as one frame: 64 KiB, by far the most that a card cuts.
+pub(crate) const FRAME: u32 = 44;
 
 /// Content to serve.
 pub enum What {
@@ -122,7 +127,7 @@ impl ServeOptions {
             channel,
             interface: None,
             address: None,
-            config: SourceConfig::new(listen.port, any),
+            config: SourceConfig { frame: FRAME, ..SourceConfig::new(listen.port, any) },
             rate: None,
             hop_limit: PacketOptions::default().hop_limit,
             ack_filter: true,

@@ -250,6 +250,7 @@ impl World {
         change: impl FnOnce(&mut SourceConfig),
     ) {
         let mut config = SourceConfig::new(PORT, channel(Some(self.server), GROUP));
+        config.frame = crate::smo::serve::FRAME;
         config.join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
         change(&mut config);
         let answers = Later::default();
