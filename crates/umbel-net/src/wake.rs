@@ -52,10 +52,14 @@ impl Waker {
     }
 
     /// Clears the event and then the flag, in this order. If a call comes in between, the thread,
-    /// which is about to look, sees its reason.
+    /// which is about to look, sees its reason. If a call has set the flag and its event is still
+    /// to come, the flag stays: without it nobody would clear that event, and waits would end at
+    /// once until the next call.
     fn clear(&self) -> bool {
-        let _ = self.shared.event.read();
-        self.shared.called.swap(false, Ordering::AcqRel)
+        match self.shared.event.read() {
+            Ok(_) => self.shared.called.swap(false, Ordering::AcqRel),
+            Err(_) => self.shared.called.load(Ordering::Acquire),
+        }
     }
 
     /// Waits until [`wake`](Waker::wake) is called, or for `timeout` (`None`: forever). Returns
@@ -146,6 +150,20 @@ mod tests {
         assert!(!waker.wait(Some(Duration::from_millis(1))).unwrap());
         waker.wake();
         assert!(waker.take());
+    }
+
+    #[test]
+    fn a_call_that_is_seen_before_its_event_leaves_no_event_behind() {
+        let waker = Waker::new().unwrap();
+        // The two halves of a call.
+        waker.shared.called.store(true, Ordering::Release);
+        assert!(waker.take());
+        waker.shared.event.write(1).unwrap();
+        assert!(waker.take());
+        assert!(!waker.take());
+        assert!(!waker.wait(Some(Duration::from_millis(1))).unwrap());
+        let ready = wait_for([waker.as_fd()], PollFlags::POLLIN, Some(Duration::ZERO)).unwrap();
+        assert_eq!(ready, [false]);
     }
 
     #[test]
