@@ -42,13 +42,43 @@ struct connection {
 	u16 port, source_port;
 };
 
-/* Each connection with the port of the channel that serves it. */
+/* The port of the channel that serves a connection, and its slot. */
+struct place {
+	u32 channel, slot;
+};
+
 struct {
 	FIELD_NUMBER(type, MAP_HASH);
 	FIELD_NUMBER(max_entries, MAX_CONNECTIONS);
 	FIELD_TYPE(key, struct connection);
-	FIELD_TYPE(value, u32);
+	FIELD_TYPE(value, struct place);
 } CONNECTIONS SEC(".maps");
+
+/* A connection in the order in which a segment visits them. A walk through the hash map instead
+ * would look at each of its buckets. What it says is confirmed there, so that it may be outdated
+ * or half written by another processor. */
+struct slot {
+	/* 0 if it is free, CLAIMED while it is being written. */
+	u32 channel;
+	struct connection connection;
+};
+
+enum { CLAIMED = 1 << 16 };
+
+struct {
+	FIELD_NUMBER(type, MAP_ARRAY);
+	FIELD_NUMBER(max_entries, MAX_CONNECTIONS);
+	FIELD_TYPE(key, u32);
+	FIELD_TYPE(value, struct slot);
+} SLOTS SEC(".maps");
+
+/* Number of slots that have ever been in use. The lowest free one is taken. */
+struct {
+	FIELD_NUMBER(type, MAP_ARRAY);
+	FIELD_NUMBER(max_entries, 1);
+	FIELD_TYPE(key, u32);
+	FIELD_TYPE(value, u32);
+} USED SEC(".maps");
 
 enum counter {
 	SEGMENTS,
@@ -178,16 +208,37 @@ INLINE struct bpf_sock *find_socket(struct __sk_buff *skb, const struct connecti
 	return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), CURRENT_NETNS, 0);
 }
 
-/* Looks at a connection for a multicast segment. */
-static long visit(void *map, const struct connection *key, const u32 *channel, struct walk *walk)
+/* Forgets a connection, and frees its slot. */
+INLINE void forget(const struct connection *connection)
 {
-	if (key->source_port != walk->source_port || *channel != walk->channel)
+	struct place *place = bpf_map_lookup_elem(&CONNECTIONS, connection);
+	if (!place)
+		return;
+	u32 index = place->slot;
+	/* Another processor may have been faster. */
+	if (bpf_map_delete_elem(&CONNECTIONS, connection))
+		return;
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	if (slot)
+		slot->channel = 0;
+}
+
+/* Looks at a connection for a multicast segment. */
+static long visit(u32 index, struct walk *walk)
+{
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	if (!slot || slot->channel != walk->channel)
+		return 0;
+	struct connection connection = slot->connection;
+	if (connection.source_port != walk->source_port)
+		return 0;
+	struct place *place = bpf_map_lookup_elem(&CONNECTIONS, &connection);
+	if (!place || place->slot != index || place->channel != walk->channel)
 		return 0;
 	walk->enrolled = 1;
-	struct connection connection = *key;
 	struct bpf_sock *sk = find_socket(walk->skb, &connection);
 	if (!sk) {
-		bpf_map_delete_elem(&CONNECTIONS, &connection);
+		forget(&connection);
 		count(GONE);
 		return 0;
 	}
@@ -305,6 +356,80 @@ static __attribute__((noinline)) int is_sound(struct __sk_buff *skb, struct conn
 	return folded(summing.sum) == 0xFFFF;
 }
 
+/* A search for a free slot. */
+struct search {
+	u32 index, found;
+};
+
+static long claim(u32 index, struct search *search)
+{
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	if (!slot || __sync_val_compare_and_swap(&slot->channel, 0, CLAIMED) != 0)
+		return 0;
+	search->index = index;
+	search->found = 1;
+	return 1;
+}
+
+/* Raises the number of slots that have been in use. */
+INLINE void use(u32 slots)
+{
+	u32 zero = 0, *used = bpf_map_lookup_elem(&USED, &zero);
+	if (!used)
+		return;
+	/* Other processors may raise it meanwhile. */
+	for (int i = 0; i < 16; i++) {
+		u32 before = *used;
+		if (before >= slots || __sync_val_compare_and_swap(used, before, slots) == before)
+			return;
+	}
+}
+
+/* Notes in a slot which connection it is for. */
+INLINE void note(u32 index, const struct connection *connection, u32 channel)
+{
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	if (!slot)
+		return;
+	slot->connection = *connection;
+	/* With a barrier. */
+	__sync_lock_test_and_set(&slot->channel, channel);
+	use(index + 1);
+}
+
+/* Returns whether a slot says so. It may not, if two processors wrote it at once. */
+INLINE int is_noted(u32 index, u32 channel)
+{
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	return slot && slot->channel == channel;
+}
+
+/* Enrols a connection, or lets another channel serve it. */
+INLINE void enrol(const struct connection *connection, u32 channel)
+{
+	struct place *known = bpf_map_lookup_elem(&CONNECTIONS, connection);
+	if (known) {
+		known->channel = channel;
+		note(known->slot, connection, channel);
+		return;
+	}
+	struct search search = {};
+	bpf_loop(MAX_CONNECTIONS, claim, &search, 0);
+	if (!search.found) {
+		count(TABLE_FULL);
+		return;
+	}
+	struct place place = { .channel = channel, .slot = search.index };
+	if (bpf_map_update_elem(&CONNECTIONS, connection, &place, NEW)) {
+		struct slot *slot = bpf_map_lookup_elem(&SLOTS, &search.index);
+		if (slot)
+			slot->channel = 0;
+		count(TABLE_FULL);
+		return;
+	}
+	note(search.index, connection, channel);
+}
+
 /* Learns which channel serves a connection from a unicast segment of the source. */
 INLINE void learn(struct __sk_buff *skb, struct connection *connection, u32 header, u32 len)
 {
@@ -313,23 +438,23 @@ INLINE void learn(struct __sk_buff *skb, struct connection *connection, u32 head
 	s32 port = membership(skb, tcp_offset() + TCP_HEADER, header - TCP_HEADER);
 	if (port < 0)
 		return;
-	u32 *known = bpf_map_lookup_elem(&CONNECTIONS, connection), channel = port;
-	if (known ? *known == channel : channel == 0)
+	struct place *known = bpf_map_lookup_elem(&CONNECTIONS, connection);
+	u32 channel = port;
+	if (known ? known->channel == channel && is_noted(known->slot, channel) : channel == 0)
 		return;
 	if (!is_sound(skb, connection, len)) {
 		count(MALFORMED);
 		return;
 	}
 	if (channel == 0) {
-		bpf_map_delete_elem(&CONNECTIONS, connection);
+		forget(connection);
 		return;
 	}
 	struct bpf_sock *sk = find_socket(skb, connection);
 	if (!sk)
 		return;
 	bpf_sk_release(sk);
-	if (bpf_map_update_elem(&CONNECTIONS, connection, &channel, ANY))
-		count(TABLE_FULL);
+	enrol(connection, channel);
 }
 
 SEC("classifier")
@@ -388,7 +513,9 @@ int umbel_smo(struct __sk_buff *skb)
 	struct rewrite original = walk.now;
 	u8 mac[6];
 	bpf_skb_load_bytes(skb, 0, mac, 6);
-	bpf_for_each_map_elem(&CONNECTIONS, visit, &walk, 0);
+	u32 zero = 0, *used = bpf_map_lookup_elem(&USED, &zero);
+	if (used)
+		bpf_loop(*used, visit, &walk, 0);
 	if (!walk.enrolled)
 		count(NOT_ENROLLED);
 	if (SETTINGS.in_place) {

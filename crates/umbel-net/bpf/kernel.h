@@ -16,7 +16,8 @@ typedef long long s64;
 #define FIELD_TYPE(name, type) typeof(type) *name
 
 enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6 };
-enum { ANY = 0 };
+/* Whether an entry of a map may be there already. */
+enum { ANY = 0, NEW = 1 };
 
 /* The packet, up to the last field in use. */
 struct __sk_buff {
@@ -130,6 +131,4 @@ static long (*bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 static struct bpf_tcp_sock *(*bpf_tcp_sock)(struct bpf_sock *sk) = (void *)96;
 static long (*bpf_redirect_neigh)(u32 ifindex, struct redirect_neigh *params, s32 len,
 				  u64 flags) = (void *)152;
-static long (*bpf_for_each_map_elem)(void *map, void *callback, void *ctx, u64 flags) =
-	(void *)164;
 static long (*bpf_loop)(u32 count, void *callback, void *ctx, u64 flags) = (void *)181;

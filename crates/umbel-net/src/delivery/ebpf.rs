@@ -111,12 +111,12 @@ impl Deliverer for Program {
 
     fn connections(&self) -> Vec<(Connection, u16)> {
         let map = self.classifier.map(CONNECTIONS);
-        let map = map.and_then(|map| HashMap::<_, [u8; 20], u32>::try_from(map).ok());
+        let map = map.and_then(|map| HashMap::<_, [u8; 20], [u32; 2]>::try_from(map).ok());
         let Some(map) = map else { return Vec::new() };
         let mut all: Vec<_> = map
             .iter()
             .filter_map(Result::ok)
-            .map(|(key, channel)| (connection(key, self.v6), channel as u16))
+            .map(|(key, [channel, _])| (connection(key, self.v6), channel as u16))
             .collect();
         all.sort_unstable();
         all
