@@ -10,6 +10,11 @@ pub(crate) const fn up_to(high: f64) -> (f64, f64) {
     (0.0, high)
 }
 
+/// Returns the bound `high` alone. Of what is 0 in most runs, the interval of the mean goes below 0.
+pub(crate) const fn at_most(high: f64) -> (f64, f64) {
+    (f64::NEG_INFINITY, high)
+}
+
 /// Returns the bounds `tolerance` (a share) below and above `value`.
 pub(crate) fn around(value: f64, tolerance: f64) -> (f64, f64) {
     around_range((value, value), tolerance)

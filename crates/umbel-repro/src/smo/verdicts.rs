@@ -10,7 +10,7 @@ use super::figures::{
 };
 use super::scenario::{Rule, Shape};
 use super::sections::{AUDIENCE, acks, lossy, relays};
-use crate::bounds::up_to;
+use crate::bounds::{at_most, up_to};
 use crate::output::{Figure, FigureId, Row};
 
 /// Everybody has everything, in percent.
@@ -86,9 +86,14 @@ fn lost_frames(figure: &Figure, results: &Results<'_>) -> Vec<Row> {
             "lost frames under 8 % of drops, greatest",
             "almost none of 5,000",
             (below_8, ""),
-            up_to(frames / 100.0),
+            at_most(frames / 100.0),
         ),
-        row("lost frames over those of UDP, greatest", "far below", (share, ""), up_to(1.0 / 3.0)),
+        row(
+            "lost frames over those of UDP, greatest",
+            "far below",
+            (share, ""),
+            at_most(1.0 / 3.0),
+        ),
         row(
             "duration at 10 % and 100 ms",
             "50 frames/s",
