@@ -200,21 +200,22 @@ impl Master {
         self.window.put(seat, standing.map(|standing| standing.window));
     }
 
+    /// Returns the seat of the child that holds up the others, if any does.
+    fn slowest(&self) -> Option<&Seat> {
+        let tree = if self.edge.least() <= self.window.least() { &self.edge } else { &self.window };
+        self.seats.get(tree.winner()?)?.as_ref()
+    }
+
     /// Returns the child that holds up the others, if any does.
     pub(super) fn bottleneck(&self) -> Option<u32> {
-        let tree = if self.edge.least() <= self.window.least() { &self.edge } else { &self.window };
-        Some(self.seats.get(tree.winner()?)?.as_ref()?.slot)
+        Some(self.slowest()?.slot)
     }
 
     /// Returns the window of the child that bounds the others: from what it has to the limit.
     /// `None` if no single child does.
     pub(super) fn bound_window(&self, limit: u64) -> Option<u64> {
-        if !self.is_bound {
-            return None;
-        }
-        let tree = if self.edge.least() <= self.window.least() { &self.edge } else { &self.window };
-        let seat = self.seats.get(tree.winner()?)?.as_ref()?;
-        Some(limit.saturating_sub(seat.standing.una))
+        let slowest = self.slowest().filter(|_| self.is_bound)?;
+        Some(limit.saturating_sub(slowest.standing.una))
     }
 
     /// Returns a child that needs bytes before this position.

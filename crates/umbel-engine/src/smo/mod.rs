@@ -104,6 +104,8 @@
 //!   segments they send one [SMO §II-D]. A source sends batches whose last segment alone has PSH,
 //!   so that receivers merge them and acknowledge the batch. Windows grow by bytes, not by ACKs,
 //!   and the pace ([`SourceEvent::Pace`]) takes the burst out of what a large ACK permits.
+//! - With [`SourceConfig::frame`] new data waits for room for a long batch, up to an eighth of the
+//!   window, since receivers acknowledge each batch.
 //! - With [`SourceConfig::acks_per_window`] the source tells which acknowledgements may be dropped
 //!   on their way to it ([`AckFilter`]).
 //! - Retransmissions wait for room in the child's congestion window [RFC 6675 §5] where that bounds

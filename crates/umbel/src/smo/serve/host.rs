@@ -324,8 +324,10 @@ impl<L: Library> Host<Source> for ServeHost<L> {
             SourceEvent::Removed { child, reason, report } => {
                 self.account(io, &report, report::reason(reason));
                 self.removed += 1;
-                if let Some(peer) = self.gone(io, child) {
+                if report.master.is_some() {
                     self.desk.parted.note(io.now(), report.peer.ip(), reason);
+                }
+                if let Some(peer) = self.gone(io, child) {
                     self.observer.removed(&peer, report::reason(reason));
                 }
             }

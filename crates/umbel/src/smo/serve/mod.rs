@@ -54,7 +54,7 @@ use super::report::Report;
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, generator};
 
-/// Segments that leave as one frame: 64 KiB, by far the most that a card cuts.
+/// Segments for whose room new data waits: 64 KB, the longest frame that cards cut.
 pub(crate) const FRAME: u32 = 44;
 
 /// Content to serve.

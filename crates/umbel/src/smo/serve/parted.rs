@@ -20,7 +20,7 @@ const ADDRESSES: usize = 1_024;
 pub(super) struct Parted(BTreeMap<IpAddr, Instant>);
 
 impl Parted {
-    /// Notes why a connection was removed.
+    /// Notes why a connection that shared a stream was removed.
     pub(super) fn note(&mut self, now: Instant, address: IpAddr, reason: CloseReason) {
         if !held_up(reason) {
             return;
