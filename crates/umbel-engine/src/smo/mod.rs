@@ -121,7 +121,8 @@
 //! - **Questions**: the acknowledgements of many children come at once, and overflow queues. A
 //!   probe of a child that hears is therefore a question by unicast (`question.rs`). The answer
 //!   says whether anything was lost. So is what follows a retransmission by multicast without an
-//!   answer: a helper hands its receiver nothing that the receiver has.
+//!   answer: a helper hands its receiver nothing that the receiver has. An answer is known by a
+//!   D-SACK: acknowledgements that left earlier may still wait in a queue.
 //! - **Real-time mode** ([`SourceConfig::real_time`]): bytes are released at an age, acknowledged
 //!   or not, sent or not. A receiver in real-time mode skips over them, and its acknowledgements go
 //!   on. The last segment in the window of the child that is furthest behind stays, as nothing

@@ -7,6 +7,9 @@ use crate::Instant;
 
 /// Retransmissions of a segment that restart the time-out, at most.
 const MAX_RESTARTS: u8 = 2;
+/// Retransmissions of a segment that count as lost when their answer is late, while nothing is heard
+/// at all. Then only the time-out, which backs off, sends it again [RFC 6298 §5.5].
+const MAX_LATE: u8 = 3;
 /// Retransmissions under way whose times are kept, at most. Of others a time-out finds the loss.
 const MAX_TIMES: usize = 256;
 
@@ -37,17 +40,24 @@ pub(super) struct Resent {
     end: u64,
     /// Retransmissions of the first hole that restarted the time-out.
     restarts: u8,
+    /// Retransmissions of the first hole whose answer was late, since the child was heard.
+    late: u8,
 }
 
 impl Resent {
     /// Creates that of a child that begins at a position.
     pub(super) fn new(at: u64) -> Resent {
-        Resent { hole: None, times: BTreeMap::new(), end: at, restarts: 0 }
+        Resent { hole: None, times: BTreeMap::new(), end: at, restarts: 0, late: 0 }
     }
 
     /// Returns when the first hole was sent again.
     pub(super) fn hole(&self) -> Option<Instant> {
         self.hole.map(|sent| sent.at)
+    }
+
+    /// Returns when the first hole was sent again, if it is lost when its answer is late.
+    pub(super) fn awaited(&self) -> Option<Instant> {
+        self.hole().filter(|_| self.late < MAX_LATE)
     }
 
     /// Returns whether the first hole was sent again, and by multicast.
@@ -76,7 +86,12 @@ impl Resent {
             self.times.pop_first();
         }
         self.hole = self.times.get(&una).copied();
-        self.restarts = 0;
+        (self.restarts, self.late) = (0, 0);
+    }
+
+    /// Notes that the child reported something, though the first hole is not filled.
+    pub(super) fn on_alive(&mut self) {
+        self.late = 0;
     }
 
     /// Notes that a run left, of a stream of which the child lacks what is from `una` on, and which
@@ -104,6 +119,12 @@ impl Resent {
         let may = self.restarts < MAX_RESTARTS;
         self.restarts += u8::from(may);
         may
+    }
+
+    /// Gives up waiting for the answer to the retransmission of the first hole, which is late.
+    pub(super) fn on_hole_late(&mut self) {
+        self.late = self.late.saturating_add(1);
+        self.hole = None;
     }
 
     /// Gives up waiting for the answer to the retransmission of the first hole.

@@ -64,6 +64,7 @@ settings! {
     /// Constants of receivers.
     ReceiverKeys for ReceiverConfig {
         sack: bool => sack;
+        dsack: bool => dsack;
         buffer: AtLeast<1, u32> => buffer;
         window_scale: OrFalse<AtLeast<0, u8>> => window_scale;
         ack_every: AtLeast<1, u8> => ack_every;

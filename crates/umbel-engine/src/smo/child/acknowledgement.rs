@@ -7,7 +7,6 @@ use umbel_wire::tcp::{Head, Seq};
 use super::{Acknowledged, Child};
 use crate::Instant;
 use crate::smo::master::SendLog;
-use crate::smo::question::Question;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
@@ -22,6 +21,8 @@ struct News {
     highest: u64,
     /// Bytes that were outstanding before.
     in_use: u64,
+    /// Position up to which everything has arrived or is lost, if it is the answer to a question.
+    answer: Option<u64>,
 }
 
 impl News {
@@ -69,8 +70,8 @@ impl Child {
         let news = self.take_blocks(now, base, head, ack, view, log);
         if !news.is_repeated() {
             self.on_progress(now, &news, view, log);
-        } else if self.question.asked_at().is_some() {
-            self.on_answer(now, &news, view, log);
+        } else if self.question.is_asked() {
+            self.on_answer(&news, view);
         } else if !has_payload && news.in_use > 0 && is_same_window && !self.has_sack {
             self.board.on_duplicate();
         }
@@ -105,14 +106,18 @@ impl Child {
             self.on_heard(view);
         }
         self.take_sample(now, ack, (newest > had).then_some(newest), log);
-        News { ack, before, has_blocks, highest, in_use }
+        let answer = self.take_answer(now, base, head, log);
+        if has_blocks || answer.is_some() {
+            self.resent.on_alive();
+        }
+        News { ack, before, has_blocks, highest, in_use, answer }
     }
 
     /// Handles a segment without progress after a question: what it lacks is lost, also if it was
     /// multicast again. One that left before the question came is no answer.
-    fn on_answer(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
-        let Some(known) = self.answered(now, log) else { return };
-        (self.question, self.unanswered) = (Question::None, 0);
+    fn on_answer(&mut self, news: &News, view: &View) {
+        let Some(known) = news.answer else { return };
+        self.question.on_heard();
         if self.board.recovery().is_some() {
             self.board.again(self.from(view));
         } else if self.is_probing {
@@ -127,9 +132,17 @@ impl Child {
     /// Returns the position up to which everything has arrived or is lost, as the answer to a
     /// question shows. `None` if there was none, or this cannot be the answer yet. What was
     /// multicast shortly before a question may be behind it, as it passes the helper.
-    fn answered(&self, now: Instant, log: Option<&SendLog>) -> Option<u64> {
-        let at = self.question.asked_at().filter(|at| now.since(*at) >= self.soon())?;
-        Some(self.old(at, log))
+    fn take_answer(
+        &mut self,
+        now: Instant,
+        base: Seq,
+        head: &Head,
+        log: Option<&SendLog>,
+    ) -> Option<u64> {
+        let (soon, una) = (self.soon(), base.plus(self.una as u32));
+        let answer = self.question.answer(now, soon, una, head.ack, &head.options.sack)?;
+        answer.rtt.into_iter().for_each(|rtt| self.rtt.sample(rtt));
+        Some(self.old(answer.asked_at, log))
     }
 
     /// Returns the time within which no answer can come.
@@ -167,7 +180,8 @@ impl Child {
             && !self.board.is_clean()
             && self.board.detect(self.una, view.sent.max(self.una), self.mss.into())
         {
-            (self.is_probing, self.question) = (false, Question::None);
+            self.is_probing = false;
+            self.question.end();
             self.on_loss(view.sent.saturating_sub(self.una), view);
         }
     }
@@ -259,8 +273,7 @@ impl Child {
     }
 
     fn on_progress(&mut self, now: Instant, news: &News, view: &View, log: Option<&SendLog>) {
-        let News { ack, before, in_use, .. } = *news;
-        let answered = self.answered(now, log);
+        let News { ack, before, in_use, answer: answered, .. } = *news;
         // Position up to which it lacks what it was asked about, if it does.
         let mut lacks_to = None;
         if std::mem::take(&mut self.is_probing) {
@@ -282,7 +295,7 @@ impl Child {
                 lacks_to = answered.filter(|_| self.hearing.hears);
             }
         }
-        (self.question, self.unanswered) = (Question::None, 0);
+        self.question.on_heard();
         if let (Some(at), Some(time)) = (self.probe_at, self.probe_time())
             && at.since(now) * 2 >= time
         {

@@ -100,8 +100,6 @@ pub(super) struct Child {
     patience: Patience,
     /// The question whether it has what was multicast again.
     pub(super) question: Question,
-    /// Questions without an answer since the last progress.
-    unanswered: u8,
     /// Retransmissions that wait in the master.
     pub(super) wanted: usize,
 
@@ -183,8 +181,7 @@ impl Child {
             is_probing: false,
             probed_to: 0,
             patience: Patience::default(),
-            question: Question::None,
-            unanswered: 0,
+            question: Question::new(opening.has_sack),
             wanted: 0,
             rto_at: None,
             probe_at: None,
@@ -261,7 +258,8 @@ impl Child {
         self.skips.forget();
         self.board.clear();
         self.resent.forget();
-        (self.is_probing, self.wanted, self.question) = (false, 0, Question::None);
+        (self.is_probing, self.wanted) = (false, 0);
+        self.question.end();
     }
 
     /// Returns the first position that it lacks and that may still be under way to it: in

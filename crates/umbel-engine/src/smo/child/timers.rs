@@ -6,7 +6,6 @@ use super::Child;
 use crate::Instant;
 use crate::smo::config::SourceConfig;
 use crate::smo::master::SendLog;
-use crate::smo::question::Question;
 use crate::smo::scoreboard::Kind;
 use crate::smo::view::View;
 
@@ -14,8 +13,6 @@ use crate::smo::view::View;
 const PROBE_RTTS: u32 = 2;
 /// Shortest probe time-out, and time-out of a retransmission.
 const MIN_LATE: Duration = Duration::from_millis(10);
-/// Questions without an answer after which the time for the next does not grow any more.
-const MAX_UNANSWERED: u8 = 6;
 /// Time for which a receiver may delay the acknowledgement of a single segment: Linux, at first,
 /// for so long.
 const ACK_DELAY: Duration = Duration::from_millis(40);
@@ -93,7 +90,7 @@ impl Child {
     /// it at once, so that the lower bound of the RTO does not apply.
     pub(in crate::smo) fn hole_at(&self) -> Option<Instant> {
         self.board.recovery()?;
-        Some(self.resent.hole()? + self.rtt.late()?.max(MIN_LATE))
+        Some(self.resent.awaited()? + self.rtt.late()?.max(MIN_LATE))
     }
 
     /// Sends the first hole once more, unless it was filled, and the receiver waits for what is
@@ -107,7 +104,7 @@ impl Child {
     ) -> bool {
         let from = self.from(view);
         let is_multicast = self.resent.is_multicast();
-        self.resent.forget_hole();
+        self.resent.on_hole_late();
         if self.board.has(from) {
             return false;
         }
@@ -139,15 +136,15 @@ impl Child {
         (self.una + u64::from(self.mss)).min(view.sent)
     }
 
-    /// Returns when a question has no answer any more. The next ones wait for twice as long each.
+    /// Returns when a question has no answer any more.
     pub(in crate::smo) fn unanswered_at(&self) -> Option<Instant> {
         let late = self.rtt.late().unwrap_or_default().max(MIN_LATE);
-        Some(self.question.asked_at()? + late * (1 << self.unanswered.min(MAX_UNANSWERED)))
+        self.question.unanswered_at(late)
     }
 
     /// Notes that a question has no answer. That to the next could come after the time-out.
     pub(in crate::smo) fn on_unanswered(&mut self, now: Instant, config: &SourceConfig) {
-        self.unanswered = self.unanswered.saturating_add(1);
+        self.question.on_unanswered();
         if self.resent.restarts() {
             self.rto_at = self.rto_at.max(Some(self.timeout_from(now, config)));
         }
@@ -161,7 +158,7 @@ impl Child {
         self.timeouts += 1;
         self.rtt.back_off();
         (self.rto_at, self.probe_at, self.timed) = (None, None, None);
-        self.question = Question::None;
+        self.question.end();
         self.skips.on_filled();
         self.resent.forget();
         if self.hearing.on_timeout() {

@@ -19,6 +19,8 @@ pub struct ReceiverConfig {
     pub window_scale: Option<u8>,
     /// Whether SACK is offered [RFC 2018]. Default true.
     pub sack: bool,
+    /// Whether duplicates are reported [RFC 2883], with SACK. Default true, as stacks do.
+    pub dsack: bool,
     /// Receive buffer in bytes: the window while the application reads at once. Default 256 KiB.
     pub buffer: u32,
     /// Segments in order for which one ACK is sent. Default 2 [RFC 9293 §3.8.6.3]; the paper's
@@ -54,6 +56,7 @@ impl ReceiverConfig {
             mss: 1460,
             window_scale: Some(7),
             sack: true,
+            dsack: true,
             buffer: 256 << 10,
             ack_every: 2,
             ack_delay: Duration::from_millis(40),

@@ -113,6 +113,8 @@ pub struct Receiver {
     mss: u16,
     /// Whether both sides have agreed on SACK.
     has_sack: bool,
+    /// Segment to be reported as a duplicate.
+    duplicate: Option<(Seq, Seq)>,
     /// Shift of the own window, and of the source's.
     scale: (u8, u8),
     /// Sequence number of position 0.
@@ -162,6 +164,7 @@ impl Receiver {
             out,
             mss: 536,
             has_sack: false,
+            duplicate: None,
             scale: (0, 0),
             base: Seq(0),
             incoming: Reassembly::default(),
@@ -242,9 +245,13 @@ impl Receiver {
         shown.min(u16::MAX.into()) as u16
     }
 
-    /// Returns the blocks to report: those of the latest arrivals first [RFC 2018 §4].
-    fn sack(&self) -> SackBlocks {
+    /// Returns the blocks to report: a duplicate [RFC 2883 §4], and those of the latest arrivals
+    /// first [RFC 2018 §4].
+    fn sack(&mut self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
+        if let Some((left, right)) = self.duplicate.take().filter(|_| self.has_sack) {
+            blocks.push(left, right);
+        }
         if !self.has_sack || self.incoming.held() == 0 {
             return blocks;
         }

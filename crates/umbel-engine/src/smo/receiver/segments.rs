@@ -119,6 +119,9 @@ impl Receiver {
             let is_old = end <= next;
             self.drops.count(if is_old { DropReason::Duplicate } else { DropReason::OutOfWindow });
             self.ack_due |= !head.flags.has(Flags::RST);
+            if is_old && self.config.dsack && !segment.payload.is_empty() {
+                self.duplicate = Some((head.seq, head.seq.plus(segment.len())));
+            }
             return;
         }
         if head.flags.has(Flags::RST) {

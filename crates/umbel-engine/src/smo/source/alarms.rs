@@ -125,7 +125,7 @@ impl Source {
         }
         if is_due(child.probe_at) {
             if !child.puts_off_probe(now) && child.on_probe_timeout(&view) {
-                child.question = questions.next(now);
+                child.question.begin(questions.next(now));
             }
         } else if is_due(child.rto_at) {
             if child.permits.size() == 0 {
@@ -143,9 +143,9 @@ impl Source {
             }
         } else if is_due(child.unanswered_at()) {
             child.on_unanswered(now, config);
-            child.question = questions.next(now);
+            child.question.begin(questions.next(now));
         } else if is_due(child.hole_at()) && child.on_hole_late(now, config, &view) {
-            child.question = questions.next(now);
+            child.question.begin(questions.next(now));
         }
         let child = self.at(slot);
         let quiet = keep_alive + (keep_alive / probes) * child.keep_alive_probes;

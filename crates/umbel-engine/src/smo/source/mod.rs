@@ -27,7 +27,7 @@ use super::config::{Join, SourceConfig};
 use super::drops::{DropReason, Drops};
 use super::master::Master;
 use super::peers::Peers;
-use super::question::{Question, Turns};
+use super::question::Turns;
 use super::resent::Way;
 use super::tournament::Tournament;
 use super::view::View;
@@ -375,7 +375,7 @@ impl Source {
         child.hearing.on_end();
         child.board.clear();
         (child.rto_at, child.probe_at) = (None, None);
-        child.question = Question::None;
+        child.question.end();
         if child.inbox.has_ended() {
             self.close(now, slot);
             return true;

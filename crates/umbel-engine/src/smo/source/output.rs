@@ -16,7 +16,6 @@ use crate::smo::api::{CloseReason, SourceEvent, Stream};
 use crate::smo::buffer::Buffer;
 use crate::smo::child::Served;
 use crate::smo::master::Master;
-use crate::smo::question::Question;
 use crate::smo::repairs::Repair;
 use crate::smo::resent::Way;
 use crate::smo::view::View;
@@ -262,8 +261,8 @@ impl Source {
             self.make_ready(slot);
             return Some(to);
         }
-        if child.question == Question::Due {
-            child.question = Question::Asked(now);
+        if child.question.is_due() {
+            child.question.on_sent(now);
             self.push_question(slot, buf);
             self.make_ready(slot);
             self.bring_forward(slot);

@@ -615,6 +615,7 @@ fn keep_alive_probes_find_the_dead() {
 
 #[test]
 fn a_lost_tail_is_probed_after_two_round_trips() {
+    // The first acknowledgement waited in a queue. The second one names the byte of the question.
     after_open(
         "
         write 3000
@@ -627,6 +628,8 @@ fn a_lost_tail_is_probed_after_two_round_trips() {
         > . 999 len 1 ack 1 member 8080
         + 10
         < . 1 ack 1000
+        + 3
+        < . 1 ack 1000 blocks 999-1000
         + 3
         > . 1000 len 1000 ack 1
         > P. 2000 len 1000 ack 1

@@ -300,6 +300,11 @@ impl Network {
         (host.down.loss, host.up.loss) = loss;
     }
 
+    /// Sets the time that it takes from a receiver to the source.
+    pub(super) fn set_delay_up(&mut self, node: usize, delay: Duration) {
+        self.host(node + 1).up.delay = delay;
+    }
+
     pub(super) fn tell(&mut self, node: usize, command: ReceiverCommand) {
         self.receivers[node].receiver.handle_command(self.now, command).unwrap();
         self.drain(node + 1);

@@ -61,6 +61,21 @@ fn what_a_receiver_lacks_when_it_is_asked_is_sent_once_more() {
 }
 
 #[test]
+fn acknowledgements_that_wait_in_a_queue_are_no_answers() {
+    // Those of the first window come 60 ms late, after the questions that they seem to answer.
+    let mut network = connected(20, 0, (0.0, 0.0));
+    let to = Stream::Master(MasterId::FIRST);
+    (0..10).for_each(|node| network.set_delay_up(node, Duration::from_millis(60)));
+    network.command(SourceCommand::Write { to, bytes: content(LEN) });
+    network.run_for(Duration::from_millis(180));
+    let stats = network.source.stats();
+    println!("{} questions, {stats:?}", network.questions.len());
+    assert!(network.questions.len() >= 20);
+    assert_eq!((stats.timeouts, stats.loss_events), (0, 0), "{stats:?}");
+    assert_eq!((stats.multicast_again.segments, stats.unicast_again.segments), (0, 0));
+}
+
+#[test]
 fn a_single_segment_and_what_follows_it_are_asked_about_before_the_time_out() {
     for following in [0, 5_000] {
         let mut network = connected(20, 10, (0.0, 1.0));
@@ -78,6 +93,21 @@ fn a_single_segment_and_what_follows_it_are_asked_about_before_the_time_out() {
         }
         assert_eq!((stats.timeouts, stats.loss_events), (0, 0), "{stats:?}");
     }
+}
+
+#[test]
+fn who_is_not_heard_any_more_is_sent_less_and_less() {
+    let mut network = connected(20, 10, (0.0, 0.0));
+    (0..10).for_each(|node| network.set_loss(node, (1.0, 1.0)));
+    let to = Stream::Master(MasterId::FIRST);
+    network.command(SourceCommand::Write { to, bytes: content(LEN) });
+    network.run_for(Duration::from_secs(50));
+    let stats = network.source.stats();
+    println!("{} questions, {stats:?}", network.questions.len());
+    let again = stats.multicast_again.segments + stats.unicast_again.segments;
+    // Each has 8 time-outs or so, the last of which are 12 and 25 s apart.
+    assert!(stats.timeouts >= 60 && again <= 300, "{stats:?}");
+    assert!(network.questions.len() <= 100, "{}", network.questions.len());
 }
 
 #[test]

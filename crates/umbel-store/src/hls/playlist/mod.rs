@@ -220,14 +220,23 @@ impl Media {
             if segment.gap {
                 text.push_str("#EXT-X-GAP\n");
             }
-            let micros = segment.duration.as_micros();
-            let (whole, part) = (micros / 1_000_000, micros % 1_000_000);
-            let _ = writeln!(text, "#EXTINF:{whole}.{part:06},\n{}", uri(&segment.name));
+            let _ = writeln!(text, "#EXTINF:{},\n{}", extinf(segment.duration), uri(&segment.name));
         }
         if self.ended {
             text.push_str("#EXT-X-ENDLIST\n");
         }
         text
+    }
+}
+
+/// Returns a duration in seconds with 6 digits, or with all 9 if they are needed: what is cut off
+/// would add up over a stream.
+fn extinf(duration: Duration) -> String {
+    let (whole, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    if nanos % 1000 == 0 {
+        format!("{whole}.{:06}", nanos / 1000)
+    } else {
+        format!("{whole}.{nanos:09}")
     }
 }
 
@@ -292,6 +301,7 @@ mod tests {
         parsed.segments[0].gap = true;
         parsed.segments[1].discontinuity = true;
         parsed.segments[1].init = Some(name("v180p/init_1.mp4"));
+        parsed.segments[1].duration = Duration::from_nanos(1_966_666_700);
         (parsed.first_discontinuity, parsed.ended) = (7, true);
         assert_eq!(media(&parsed.text(&name("v180p/index.m3u8"))), Ok(parsed));
     }
