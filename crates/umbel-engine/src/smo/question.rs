@@ -225,7 +225,10 @@ mod tests {
         question.on_sent(ms(1));
         for (left, right) in [(999, 1000), (900, 1000), (999, 1001)] {
             let answer = Answer { asked_at: ms(1), rtt: Some(MS) };
-            assert_eq!(question.answer(ms(2), MS, UNA, UNA.plus(1), &blocks(left, right)), Some(answer));
+            assert_eq!(
+                question.answer(ms(2), MS, UNA, UNA.plus(1), &blocks(left, right)),
+                Some(answer)
+            );
         }
         for (left, right) in [(1000, 1001), (990, 999), (999, 999), (999, 1002)] {
             assert_eq!(question.answer(ms(9), MS, UNA, UNA.plus(1), &blocks(left, right)), None);

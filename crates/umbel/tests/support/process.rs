@@ -14,6 +14,9 @@ use serde_json::Value;
 /// long; only a test that fails waits for it.
 pub(crate) const BUSY: u32 = 6;
 
+/// Events of a program that a message of failure shows: the last ones.
+const SHOWN: usize = 40;
+
 /// Output of all programs of a test, for messages of failure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs(Arc<Mutex<Vec<Log>>>);
@@ -31,12 +34,15 @@ impl Logs {
         let mut text = String::new();
         for Log { label, heard } in self.0.lock().unwrap().iter() {
             let said = heard.said.lock().unwrap();
-            let last: Vec<_> =
-                said.events.iter().rev().take(5).rev().map(Value::to_string).collect();
+            let skip = said.events.len().saturating_sub(SHOWN);
+            let last: Vec<_> = said.events[skip..]
+                .iter()
+                .map(|(at, event)| format!("{:8.3} s {event}", at.elapsed().as_secs_f64()))
+                .collect();
             let skipped = said.stderr.chars().count().saturating_sub(4000);
             let stderr: String = said.stderr.chars().skip(skipped).collect();
             let (count, last) = (said.events.len(), last.join("\n"));
-            write!(text, "\n--- {label}: {count} events, the last:\n{last}\n").unwrap();
+            write!(text, "\n--- {label}: {count} events, how long ago:\n{last}\n").unwrap();
             write!(text, "--- {label}: standard error:\n{stderr}").unwrap();
         }
         text
@@ -57,7 +63,8 @@ struct Heard {
 
 #[derive(Debug, Default)]
 struct Said {
-    events: Vec<Value>,
+    /// With the times at which they came.
+    events: Vec<(Instant, Value)>,
     stderr: String,
 }
 
@@ -65,10 +72,10 @@ impl Said {
     /// Keeps an event; of consecutive progress events, only the last.
     fn take(&mut self, event: Value) {
         let progress = |event: &Value| event["event"] == "progress";
-        match self.events.last_mut() {
-            Some(last) if progress(last) && progress(&event) => *last = event,
-            _ => self.events.push(event),
+        if self.events.last().is_some_and(|(_, last)| progress(last)) && progress(&event) {
+            self.events.pop();
         }
+        self.events.push((Instant::now(), event));
     }
 }
 
@@ -128,7 +135,8 @@ impl Process {
     /// Returns the events of this name so far.
     pub(crate) fn events(&self, name: &str) -> Vec<Value> {
         let said = self.heard.said.lock().unwrap();
-        said.events.iter().filter(|event| event["event"] == name).cloned().collect()
+        let all = said.events.iter().map(|(_, event)| event);
+        all.filter(|event| event["event"] == name).cloned().collect()
     }
 
     pub(crate) fn stderr(&self) -> String {
@@ -146,7 +154,7 @@ impl Process {
         let until = Instant::now() + BUSY * timeout;
         let mut said = self.heard.said.lock().unwrap();
         loop {
-            if let Some(event) = said.events.iter().find(|event| is_it(event)) {
+            if let Some((_, event)) = said.events.iter().find(|(_, event)| is_it(event)) {
                 return event.clone();
             }
             let left = until.saturating_duration_since(Instant::now());
