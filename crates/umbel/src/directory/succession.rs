@@ -10,7 +10,7 @@ use umbel_engine::host::Mailbox;
 use umbel_net::interface::Interface;
 use umbel_net::session::signing;
 
-use super::{KnownSenders, News, SessionSelector, Sought, Station, Watch};
+use super::{KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
 
 /// A command that receives sessions of one name, one after the other. Its hosts' input is an `I`.
@@ -76,7 +76,7 @@ impl<I: Send + 'static> Succession<I> {
     }
 
     /// Receives a session with `receive`, which returns whether another takes its place, and then
-    /// that one in the same way. `news` makes what a host hears of its session into its input.
+    /// that one in the same way. It may say that nothing is heard of it. `news` makes what a host hears of its session into its input.
     ///
     /// # Errors
     ///
@@ -86,15 +86,17 @@ impl<I: Send + 'static> Succession<I> {
         (selector, first): (&SessionSelector, S),
         news: impl Fn(News) -> Option<I> + Copy + Send + 'static,
         note: impl Fn(&str),
-        mut receive: impl FnMut(S, Wiring<I>) -> anyhow::Result<bool>,
+        mut receive: impl FnMut(S, Wiring<I>, Silence) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         let Succession { mut station, mut wiring, current } = self;
         let mut session = first;
         loop {
             let mailbox = wiring.mailbox().clone();
             let tell = move |heard| news(heard).into_iter().for_each(|input| mailbox.put(input));
-            let watch = Watch::start(station, selector.clone(), session.clone().into(), tell)?;
-            let replaced = receive(session, wiring);
+            let silence = Silence::default();
+            let watched = (session.clone().into(), silence.clone());
+            let watch = Watch::start(station, selector.clone(), watched, tell)?;
+            let replaced = receive(session, wiring, silence);
             let successor = watch.stop().filter(|_| matches!(replaced, Ok(true)));
             let next = successor.and_then(|(heard, kind)| Some((heard, S::of(&kind)?.clone())));
             let Some(next) = next else { return replaced.map(drop) };

@@ -2,6 +2,10 @@
 //!
 //! A source that was killed and started again announces a new session of the old name. The old
 //! source may be silent for other reasons, so the directory asks it: a live source answers.
+//!
+//! Whoever sends an earlier announcement again seems to answer, too. So while nothing is heard of
+//! the session itself, a later one of the same sender takes its place in any case, and the directory
+//! is asked for one.
 
 use std::io;
 use std::sync::Arc;
@@ -22,6 +26,25 @@ const ANSWER: Duration = Duration::from_millis(400);
 /// Two live sessions of one name are asked again after this time at the earliest.
 const ALIVE: Duration = Duration::from_secs(10);
 
+/// Pause between questions while nothing is heard of the session, which doubles up to `ASK_MAX`.
+const ASK: Duration = Duration::from_secs(1);
+const ASK_MAX: Duration = Duration::from_mins(1);
+
+/// Whether nothing is heard of the session that is received, as its host says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Silence(Arc<AtomicBool>);
+
+impl Silence {
+    /// Says whether nothing is heard.
+    pub(crate) fn set(&self, silent: bool) {
+        self.0.store(silent, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// News of a session that is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
@@ -40,7 +63,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches `session`, and tells the host when it is over or has a successor.
+    /// Watches `session`, and tells the host when it is over or has a successor. The host says
+    /// whether it is silent.
     ///
     /// # Errors
     ///
@@ -48,11 +72,11 @@ impl Watch {
     pub(crate) fn start(
         station: Station,
         selector: SessionSelector,
-        session: SessionKind,
+        (session, silence): (SessionKind, Silence),
         tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Watch> {
         let (waker, stopped) = (station.waker(), Arc::new(AtomicBool::new(false)));
-        let mut watch = Watching { station, selector, session, stopped: stopped.clone() };
+        let mut watch = Watching { station, selector, session, silence, stopped: stopped.clone() };
         let run = move || {
             let successor = watch.run(&tell).unwrap_or_else(|error| {
                 tracing::debug!("the directory is watched no more: {error:#}");
@@ -80,12 +104,14 @@ struct Watching {
     station: Station,
     selector: SessionSelector,
     session: SessionKind,
+    silence: Silence,
     stopped: Arc<AtomicBool>,
 }
 
 impl Watching {
     fn run(&mut self, tell: &impl Fn(News)) -> anyhow::Result<Option<SessionKind>> {
         let mut over = false;
+        let (mut asked, mut pause) = (Instant::now(), ASK);
         while self.listen(LOOK)? {
             let directory = self.station.directory();
             if others(directory, &self.selector, &self.session).next().is_none() {
@@ -93,22 +119,32 @@ impl Watching {
                     over = true;
                     tell(News::Over);
                 }
+                if self.silence.is_set() && asked.elapsed() >= pause {
+                    self.ask();
+                    (asked, pause) = (Instant::now(), (pause * 2).min(ASK_MAX));
+                }
                 continue;
             }
             let asked = Instant::now();
             for _ in 0..QUESTIONS {
-                let query = FindSessions { name: Some(self.selector.name.clone()) };
-                self.station.ask(&query, self.selector.address);
+                self.ask();
                 if !self.listen(ANSWER)? {
                     return Ok(None);
                 }
             }
-            let found = successor(self.station.directory(), &self.selector, &self.session, asked);
+            let silent = self.silence.is_set();
+            let old = (&self.session, silent);
+            let found = successor(self.station.directory(), &self.selector, old, asked);
             if found.is_some() || !self.listen(ALIVE)? {
                 return Ok(found);
             }
         }
         Ok(None)
+    }
+
+    fn ask(&mut self) {
+        let query = FindSessions { name: Some(self.selector.name.clone()) };
+        self.station.ask(&query, self.selector.address);
     }
 
     /// Listens for this time. Returns whether to go on.
@@ -156,11 +192,11 @@ fn others<'a>(
 }
 
 /// Returns the session that takes the place of `old`: it was heard since this time, and `old` was
-/// not.
+/// not announced, or is silent and earlier.
 fn successor(
     directory: &Directory,
     selector: &SessionSelector,
-    old: &SessionKind,
+    (old, silent): (&SessionKind, bool),
     since: Instant,
 ) -> Option<SessionKind> {
     let is_old = |session: &SessionKind| is_same(session, old);
@@ -169,7 +205,8 @@ fn successor(
         .iter()
         .any(|session| session.heard >= since && session.kind.as_ref().is_some_and(is_old));
     let mut live = others(directory, selector, old).filter(|(heard, _)| *heard >= since);
-    live.next_back().filter(|_| !alive).map(|(_, other)| other.clone())
+    let takes_place = |other: &SessionKind| !alive || silent && other.version() > old.version();
+    live.next_back().filter(|(_, other)| takes_place(other)).map(|(_, other)| other.clone())
 }
 
 #[cfg(test)]
@@ -188,17 +225,24 @@ mod tests {
         let mut directory = Directory::default();
         let from = [10, 0, 0, 1];
         let old_session = SessionKind::from(old.clone());
-        let found = |directory: &Directory| successor(directory, &selector, &old_session, later);
+        let found =
+            |directory: &Directory| successor(directory, &selector, (&old_session, false), later);
         directory.hear(start, from.into(), &signed_packet(old.clone(), false, &keys));
         assert_eq!(found(&directory), None);
         directory.hear(later, from.into(), &signed_packet(new.clone(), false, &keys));
         assert_eq!(found(&directory), Some(new.clone().into()));
         // None that is gone as well takes its place.
         let much_later = later + Duration::from_secs(1);
-        assert_eq!(successor(&directory, &selector, &old_session, much_later), None);
+        assert_eq!(successor(&directory, &selector, (&old_session, true), much_later), None);
         // Both answer: two feeds of one name.
         directory.hear(later, from.into(), &signed_packet(old.clone(), false, &keys));
         assert_eq!(found(&directory), None);
+        // Of one that is silent somebody may have sent the announcement again.
+        assert!(new.version > old.version);
+        let silent = successor(&directory, &selector, (&old_session, true), later);
+        assert_eq!(silent, Some(new.clone().into()));
+        let new_session = SessionKind::from(new.clone());
+        assert_eq!(successor(&directory, &selector, (&new_session, true), later), None);
         // Feeds of another host, or of another name.
         let mut directory = Directory::default();
         let mut foreign = new.clone();
@@ -226,12 +270,12 @@ mod tests {
         directory.hear(now, from.into(), &signed_packet(old.clone(), true, &keys));
         assert!(!is_announced(&directory, &old));
         directory.hear(now, from.into(), &signed_packet(feed("a", 2), false, &signer(1)));
-        assert_eq!(successor(&directory, &selector, &old, now), None);
+        assert_eq!(successor(&directory, &selector, (&old, false), now), None);
         let new = SessionKind::from(stream("a", 3));
         // An unsigned session takes no place.
         directory.hear(now, from.into(), &packet(new.clone(), false, from));
-        assert_eq!(successor(&directory, &selector, &old, now), None);
+        assert_eq!(successor(&directory, &selector, (&old, false), now), None);
         directory.hear(now, from.into(), &signed_packet(new.clone(), false, &keys));
-        assert_eq!(successor(&directory, &selector, &old, now), Some(new));
+        assert_eq!(successor(&directory, &selector, (&old, false), now), Some(new));
     }
 }

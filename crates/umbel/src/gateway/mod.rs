@@ -224,7 +224,7 @@ pub fn gateway(
     };
     let mut summary = GatewaySummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring| {
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, _| {
         if stream.content != StreamContent::Hls {
             let name = &stream.name;
             bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");

@@ -285,7 +285,7 @@ pub fn watch(
     let content = stream.content.clone();
     let mut past = WatchSummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring| {
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, _| {
         if !projector.shows(&stream.content, &content) {
             past.failure = Some(format!(
                 "the source was started again with other content ({}): watch it again",

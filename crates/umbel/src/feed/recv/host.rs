@@ -18,6 +18,7 @@ use super::content::{Content, Hopeless};
 use super::path::{Finding, Path};
 use super::store::{FeedStore, Input};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
+use crate::directory::Silence;
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,6 +76,9 @@ pub(crate) struct RecvHost<S> {
     /// Signs of the source when a pipe seemed to have ended, and the time since which there are no
     /// others.
     quiet: Option<(u64, Instant)>,
+    /// Signs of the source, and the time since which there are no others.
+    signs: Option<(u64, Instant)>,
+    silence: Silence,
     lonely: bool,
     joined: bool,
     parents: u64,
@@ -112,6 +116,8 @@ impl<S: FeedStore> RecvHost<S> {
             written: false,
             failure: None,
             quiet: None,
+            signs: None,
+            silence: Silence::default(),
             lonely: false,
             joined: false,
             parents: 0,
@@ -122,6 +128,20 @@ impl<S: FeedStore> RecvHost<S> {
             view: None,
             drops: String::new(),
         }
+    }
+
+    /// Makes it say to the directory's watch whether nothing is heard of the source.
+    #[must_use]
+    pub(crate) fn with_silence(self, silence: Silence) -> RecvHost<S> {
+        RecvHost { silence, ..self }
+    }
+
+    /// Says whether nothing was heard of the source for a while.
+    fn note_silence(&mut self, now: Instant) {
+        let signs = self.stats.heartbeats + self.stats.data_received;
+        let same = self.signs.filter(|(before, _)| *before == signs);
+        let (_, since) = *self.signs.insert(same.unwrap_or((signs, now)));
+        self.silence.set(now - since >= LONELY);
     }
 
     /// Gives up if the path from the source carries no full packets.
@@ -503,6 +523,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 )
             });
         }
+        self.note_silence(io.now());
         self.look_at_path(io);
         self.look_for_end(io);
         self.observer.progress(&self.snapshot());

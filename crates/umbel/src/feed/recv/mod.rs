@@ -46,7 +46,7 @@ use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
-use crate::directory::{News, SessionSelector, Succession};
+use crate::directory::{News, SessionSelector, Silence, Succession};
 use crate::endpoint::Wiring;
 pub use crate::endpoint::{Failure, Interrupt};
 
@@ -293,14 +293,15 @@ pub fn recv(
     let mut past = RecvSummary::default();
     // The end of a feed comes with its packets.
     let news = |news| (news == News::Replaced).then_some(Input::Replaced);
-    succession.run((&options.feed, feed), news, note, |feed: Feed, wiring| {
+    succession.run((&options.feed, feed), news, note, |feed: Feed, wiring, silence| {
         // A feed that takes the place of this one gets the same destination, from the same sender.
         let again = match &target {
             Target::Directory(directory) => Target::Directory(directory.clone()),
             Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
         };
         let target = std::mem::replace(&mut target, again);
-        let summary = receive((feed, key), &options, target, &interface, &observer, wiring)?;
+        let around = (wiring, silence);
+        let summary = receive((feed, key), &options, target, &interface, &observer, around)?;
         past = summary.after(&past);
         Ok(past.replaced)
     })?;
@@ -314,7 +315,7 @@ fn receive(
     target: Target,
     interface: &Interface,
     observer: &Arc<dyn RecvObserver>,
-    wiring: Wiring<Input>,
+    (wiring, silence): (Wiring<Input>, Silence),
 ) -> anyhow::Result<RecvSummary> {
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
@@ -340,7 +341,7 @@ fn receive(
     // A manager repairs no faster than the source sends.
     let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
     let about = About { feed, start: options.start, line: admission.line };
-    let host = RecvHost::new(about, observer.clone(), store);
+    let host = RecvHost::new(about, observer.clone(), store).with_silence(silence);
     let driver = wiring
         .driver(Receiver::new(config, super::draws()?, sink), host)
         .ports([data, node])
