@@ -267,6 +267,11 @@ impl Reception {
         }
     }
 
+    /// Returns whether something is held of the block, but not enough.
+    pub(crate) fn is_part(&self, block: u32) -> bool {
+        self.parts.contains_key(&block)
+    }
+
     /// Returns whether the block is complete.
     pub(crate) fn is_complete(&self, block: u32) -> bool {
         self.complete.contains(block)

@@ -187,7 +187,8 @@ pub enum Body {
         /// The blocks, as in [`Fetch`](Body::Fetch).
         runs: Vec<BlockRun>,
     },
-    /// FETCH_DIGESTS: asks for the digests of a block's symbols, of which some were wrong.
+    /// FETCH_DIGESTS: asks for the digests of a block's symbols, of which some were wrong, or may
+    /// be.
     FetchDigests {
         /// Identifies the request, so that no other node can answer it.
         nonce: u64,

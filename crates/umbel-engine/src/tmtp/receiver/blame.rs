@@ -11,6 +11,9 @@ use crate::Instant;
 use crate::symbols::SymbolSink;
 use crate::tmtp::drops::DropReason;
 
+/// Blocks that are asked for before they come, from the one on that is being sent.
+const AHEAD: u32 = 8;
+
 impl<K: SymbolSink> Receiver<K> {
     /// Asks for the digests of a block that was wrong for the first time, and for its symbols only
     /// once these are there. Returns `false` if it does not, so that the block comes as a whole.
@@ -22,6 +25,22 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let nonce = self.recovery.draw_nonce();
         self.suspects.suspect(now, block, nonce)
+    }
+
+    /// Asks for the digests of the next blocks after one was wrong. The source has those of files.
+    pub(super) fn look_ahead(&mut self, now: Instant) {
+        if self.config.shape.manifest.is_none() || !self.wariness.is_wary(now) {
+            return;
+        }
+        let next = self.delivery.known();
+        self.suspects.forget_expected(self.delivery.reception().first_gap(self.floor()).min(next));
+        for block in next..next.saturating_add(AHEAD) {
+            if !self.delivery.reception().is_complete(block) && self.suspects.may_expect(now, block)
+            {
+                let nonce = self.recovery.draw_nonce();
+                self.suspects.expect(now, block, nonce);
+            }
+        }
     }
 
     /// Takes digests from the source. Once all of a block are there, keeps what is held of it and
@@ -45,13 +64,18 @@ impl<K: SymbolSink> Receiver<K> {
         if !self.suspects.take(block, symbols, first, digests)? {
             return Ok(());
         }
+        if self.suspects.is_expected(block) && !self.delivery.reception().is_part(block) {
+            return Ok(());
+        }
         let manager = self.duty.manager_mut().filter(|manager| manager.keeps(block));
         let buffer = manager.map(Manager::buffer_mut);
         let buffer = buffer.or_else(|| self.help.as_mut()?.keeps(block, symbols));
         let suspects = &self.suspects;
         let is_right = |esi: u32, symbol: &[u8]| suspects.is_right(block, esi, symbol);
         self.delivery.keep_right((block, symbols), is_right, buffer);
-        self.ask_for(now, block);
+        if block < self.delivery.known() {
+            self.ask_for(now, block);
+        }
         Ok(())
     }
 

@@ -120,6 +120,7 @@ impl<K: SymbolSink> Receiver<K> {
         if !self.blame(now, block) && block >= self.floor() {
             self.recovery.reopen(now, block);
         }
+        self.look_ahead(now);
         self.find_gaps(now);
         Ok(())
     }

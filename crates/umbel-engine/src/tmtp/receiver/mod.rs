@@ -343,6 +343,7 @@ impl<K: SymbolSink> Receiver<K> {
             if let Some(manager) = self.duty.manager_mut() {
                 manager.extend(now, end);
             }
+            self.look_ahead(now);
             self.find_gaps(now);
         }
         news

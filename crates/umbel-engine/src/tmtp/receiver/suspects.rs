@@ -11,6 +11,10 @@
 //! While a block is asked for or watched, a symbol is taken only if it is the source's. Answers to
 //! FETCH by unicast are taken anyway: they carry a number that the source alone was told, as the
 //! digests do.
+//!
+//! Once a block was wrong, the next ones are asked for before they come, so that a wrong symbol of
+//! them is known at once. Until the answer is there they are taken as they come, and without one
+//! nothing follows: sources of earlier releases answer only about what was sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,6 +34,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_mins(1);
 /// Greatest number of blocks that are asked for and watched: digests of 2 KB each.
 const MOST_BLOCKS: usize = 256;
+/// Greatest number of blocks after which none is asked for ahead.
+const MOST_AHEAD: usize = MOST_BLOCKS / 2;
 /// Number of wrong symbols of a watched block after which it is left to other ways.
 const MOST_BLAMED: u32 = 1024;
 
@@ -42,6 +48,8 @@ struct Suspect {
     /// Digests of the first symbols, as far as they came.
     digests: Vec<Option<SymbolDigest>>,
     asked: Option<Asked>,
+    /// It was asked for before it came.
+    ahead: bool,
     blamed: u32,
 }
 
@@ -77,10 +85,30 @@ impl Suspects {
         if self.blocks.len() >= MOST_BLOCKS || self.blocks.contains_key(&block) {
             return false;
         }
-        let asked = Some(Asked { since: now, again: now, tries: 0 });
-        let suspect = Suspect { nonce, symbols: None, digests: Vec::new(), asked, blamed: 0 };
-        self.blocks.insert(block, suspect);
+        self.blocks.insert(block, Suspect::new(now, nonce, false));
         true
+    }
+
+    /// Returns whether the digests of a block may be asked for before it comes.
+    pub(super) fn may_expect(&self, now: Instant, block: u32) -> bool {
+        self.silent_until.is_none_or(|until| now >= until)
+            && self.blocks.len() < MOST_AHEAD
+            && !self.blocks.contains_key(&block)
+    }
+
+    /// Asks for the digests of a block that is yet to come, or is coming. `nonce` is a fresh number.
+    pub(super) fn expect(&mut self, now: Instant, block: u32, nonce: u64) {
+        self.blocks.insert(block, Suspect::new(now, nonce, true));
+    }
+
+    /// Returns whether a block was asked for before it came.
+    pub(super) fn is_expected(&self, block: u32) -> bool {
+        self.blocks.get(&block).is_some_and(|suspect| suspect.ahead)
+    }
+
+    /// Forgets blocks before this one that were asked for before they came.
+    pub(super) fn forget_expected(&mut self, before: u32) {
+        self.blocks.retain(|&block, suspect| block >= before || !suspect.ahead);
     }
 
     /// Forgets a block.
@@ -95,6 +123,9 @@ impl Suspects {
     /// If it is not the source's, or if its digest is not there.
     pub(super) fn judge(&mut self, block: u32, esi: u32, symbol: &[u8]) -> Result<(), DropReason> {
         let Some(suspect) = self.blocks.get_mut(&block) else { return Ok(()) };
+        if suspect.ahead && suspect.asked.is_some() {
+            return Ok(());
+        }
         let digest = suspect.digest(esi).ok_or(DropReason::Suspect)?;
         if digest == digest_of(&self.key, block, esi, symbol) {
             return Ok(());
@@ -171,9 +202,10 @@ impl Suspects {
         asked.map(|asked| asked.again.min(asked.since + PATIENCE)).min()
     }
 
-    /// Gives up questions that were not answered in time. Returns their blocks.
+    /// Gives up questions that were not answered in time. Returns the blocks that wait for answers.
     pub(super) fn on_timeout(&mut self, now: Instant) -> Vec<u32> {
         let late = |asked: Asked| now.since(asked.since) >= PATIENCE;
+        self.blocks.retain(|_, suspect| !suspect.ahead || !suspect.asked.is_some_and(late));
         let late = |suspect: &Suspect| suspect.asked.is_some_and(late);
         let given_up: Vec<u32> = self
             .blocks
@@ -192,6 +224,11 @@ impl Suspects {
 }
 
 impl Suspect {
+    fn new(now: Instant, nonce: u64, ahead: bool) -> Suspect {
+        let asked = Some(Asked { since: now, again: now, tries: 0 });
+        Suspect { nonce, symbols: None, digests: Vec::new(), asked, ahead, blamed: 0 }
+    }
+
     /// Returns the digest of a symbol, once all digests are there.
     fn digest(&self, esi: u32) -> Option<SymbolDigest> {
         self.digests.get(esi as usize).copied().flatten().filter(|_| self.asked.is_none())

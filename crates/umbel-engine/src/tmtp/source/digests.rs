@@ -29,6 +29,8 @@ const SHARE: u32 = 2;
 /// Longest time between two blocks that are read for digests. To encode what is watched of a block
 /// takes a millisecond or two.
 const LONGEST: Duration = Duration::from_millis(20);
+/// Blocks from the next one on about which questions are answered before they are sent.
+const AHEAD: u32 = 16;
 /// Most questions about a block that are answered at once: each takes a digest of each symbol.
 const MOST_AT_ONCE: usize = 16;
 
@@ -88,7 +90,7 @@ fn pause(rate: Rate, bytes: u64) -> Duration {
 }
 
 impl<S: SymbolSource> Source<S> {
-    /// Notes a question about a block that was sent, or is being sent.
+    /// Notes a question about a block that was sent, or will be soon.
     ///
     /// # Errors
     ///
@@ -107,8 +109,7 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(address), Body::FetchCookie { nonce, cookie: good }));
             return Err(DropReason::NoCookie);
         }
-        let under_way = u32::from(self.next.1 > 0);
-        if block >= self.sent() + under_way {
+        if block >= self.sent().saturating_add(AHEAD) {
             return Err(DropReason::AbsurdBlock);
         }
         self.questions.ask(question)

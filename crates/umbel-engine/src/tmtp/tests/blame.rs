@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use umbel_wire::Channel;
 use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::tmtp::Manifest;
+use umbel_wire::{Channel, Digest};
 
 use super::content::SYMBOL_LEN;
-use super::delivery::{LONG, complete, joined};
+use super::delivery::{LONG, complete, joined, rate};
 use super::world::{FEED, Weather, World};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand};
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand, Shape};
 
 /// Source symbols of a block, and blocks.
 const K: u8 = 16;
@@ -26,6 +27,12 @@ fn world(seed: u64, fec: bool) -> World {
 
 fn world_of(seed: u64, blocks: u8, fec: bool) -> World {
     let mut world = joined(seed, vec![K; blocks.into()], fec, &SUBNETS);
+    prepare(&mut world);
+    world
+}
+
+/// Expects wrong symbols, and blocks that are wrong because of them.
+fn prepare(world: &mut World) {
     world.expect_faults();
     for reason in [DropReason::Suspect, DropReason::ForgedSymbol] {
         world.may_drop(reason);
@@ -35,7 +42,6 @@ fn world_of(seed: u64, blocks: u8, fec: bool) -> World {
     for index in world.receivers() {
         world.receiver(index).sink_mut().wrong = Some(Vec::new());
     }
-    world
 }
 
 /// Makes a wrong symbol of a block arrive at a receiver, as if it came from its parent, or from the
@@ -198,4 +204,43 @@ fn whatever_is_forged_and_lost_every_block_is_the_sources() {
         run(&mut world);
         world.run_until(LONG, complete);
     }
+}
+
+#[test]
+fn of_files_few_blocks_are_wrong_though_symbols_of_each_are_forged_while_it_is_sent() {
+    let manifest = Some(Manifest { blocks: 1, len: 100, digest: Digest([1; 32]) });
+    let shape = Shape { manifest, ..World::shape(K, true) };
+    let mut world = World::new(6, vec![K; MANY.into()], shape, rate(1_000_000), |config| config);
+    for (subnet, receivers) in SUBNETS.into_iter().enumerate() {
+        for _ in 0..receivers {
+            world.add_receiver(subnet, shape, |config| config);
+        }
+    }
+    let members = world.receivers().len();
+    world.run_until(LONG, |world| world.source().stats().totals.members == members as u32);
+    prepare(&mut world);
+    world.extend_all();
+    let mut wrong = 0;
+    for turn in 0..LONG.as_millis() {
+        for index in world.receivers() {
+            // The end of the block that is being sent, so that the forged symbol is the first.
+            let block = world.receiver(index).progress().1;
+            if block < MANY.into() {
+                forge(&mut world, index, Purpose::First, (block, K - 2));
+            }
+        }
+        if turn % 20 == 0 {
+            wrong += report_wrong(&mut world);
+            if world.everyone_has_all() {
+                break;
+            }
+        }
+        world.run_for(Duration::from_millis(1));
+    }
+    assert!(world.everyone_has_all(), "{}", world.state());
+    println!("{wrong} blocks were wrong");
+    assert!(wrong > 0 && wrong <= 12 * members, "{wrong} blocks were wrong");
+    let needed = members * usize::from(MANY) * usize::from(K);
+    let stored = stored(&mut world);
+    assert!(stored * 50 <= needed as u64 * 51, "{stored} symbols of {needed}");
 }
