@@ -172,6 +172,17 @@ fn c3_a_flood_of_announcements_hides_nothing() {
 
 #[test]
 fn c3_an_earlier_feed_of_the_same_key_is_not_received_once_more() {
+    receive_while_an_earlier_feed_is_announced(false);
+}
+
+#[test]
+fn c3_who_took_an_earlier_feed_for_the_last_one_receives_the_later_one() {
+    receive_while_an_earlier_feed_is_announced(true);
+}
+
+/// Receives two feeds, one after the other, while a stranger announces the first one. A receiver of
+/// the second one may come `before` it, so that it takes the first for what it looks for.
+fn receive_while_an_earlier_feed_is_announced(before: bool) {
     let Some(lab) = town() else { return };
     let feeds = Feeds::new(&lab, &[("old", 10_000)]);
     let mut first = feeds.send(&["--rate", "20M"]);
@@ -202,8 +213,13 @@ fn c3_an_earlier_feed_of_the_same_key_is_not_received_once_more() {
     feeds.check(&mut feeds.recv("h2", &[]), PATIENCE);
     first.wait_done(PATIENCE);
     std::fs::write(feeds.input().join("new"), "new").unwrap();
+    let early = before.then(|| feeds.recv_as("h2", "second", &[]));
+    if let Some(receiver) = &early {
+        receiver.process.wait_for_event("feed", SOON);
+    }
     let mut second = feeds.send(&["--rate", "20M"]);
-    feeds.check(&mut feeds.recv_as("h2", "second", &[]), PATIENCE);
+    let mut receiver = early.unwrap_or_else(|| feeds.recv_as("h2", "second", &[]));
+    feeds.check(&mut receiver, PATIENCE);
     second.wait_done(PATIENCE);
     let mut command = feeds.umbel("h2");
     let output = command.args(["recv", "feed", "--wait", "3s", "-o", "third"]).output().unwrap();

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use umbel_engine::host::Mailbox;
 use umbel_net::interface::Interface;
-use umbel_net::session::signing;
+use umbel_net::session::{Pin, signing};
 
+use super::known::Known;
 use super::{KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
 
@@ -19,6 +20,8 @@ pub(crate) struct Succession<I> {
     wiring: Wiring<I>,
     /// Mailbox of the host that is running.
     current: Arc<Mutex<Mailbox<I>>>,
+    /// Where the version of each session is remembered, and the sender's key.
+    remembers: Option<(KnownSenders, Pin)>,
 }
 
 impl<I: Send + 'static> Succession<I> {
@@ -30,7 +33,7 @@ impl<I: Send + 'static> Succession<I> {
     pub(crate) fn open(interface: &Interface) -> anyhow::Result<Succession<I>> {
         let wiring = Wiring::new()?;
         let current = Arc::new(Mutex::new(wiring.mailbox().clone()));
-        Ok(Succession { station: Station::open(interface)?, wiring, current })
+        Ok(Succession { station: Station::open(interface)?, wiring, current, remembers: None })
     }
 
     /// Returns a mailbox that leads to the host that is running.
@@ -69,6 +72,8 @@ impl<I: Send + 'static> Succession<I> {
         let known = KnownSenders::in_dir(S::NOUN, &state_dir).look_up(selector)?;
         let found = self.station.find::<S>(selector, wait, lonely)?;
         if let Some((session, key)) = &found {
+            let senders = KnownSenders::in_dir(S::NOUN, &state_dir);
+            self.remembers = Some((senders, signing::pin_of(key)));
             let source = session.clone().into().source().ip();
             known.made(selector, (signing::pin_of(key), session.version()), source, note)?;
         }
@@ -88,7 +93,7 @@ impl<I: Send + 'static> Succession<I> {
         note: impl Fn(&str),
         mut receive: impl FnMut(S, Wiring<I>, Silence) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
-        let Succession { mut station, mut wiring, current } = self;
+        let Succession { mut station, mut wiring, current, remembers } = self;
         let mut session = first;
         loop {
             let mailbox = wiring.mailbox().clone();
@@ -102,6 +107,12 @@ impl<I: Send + 'static> Succession<I> {
             let Some(next) = next else { return replaced.map(drop) };
             note(&format!("the source of `{}` was started again", selector.name));
             (station, session) = next;
+            if let Some((senders, pin)) = &remembers {
+                let known = Known { pin: *pin, version: session.version() };
+                if let Err(error) = senders.remember(&selector.name, known) {
+                    note(&format!("{error:#}"));
+                }
+            }
             wiring = Wiring::new()?;
             *current.lock().unwrap_or_else(PoisonError::into_inner) = wiring.mailbox().clone();
         }

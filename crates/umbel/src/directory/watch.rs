@@ -14,9 +14,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use umbel_net::wake::Waker;
+use umbel_wire::feed::Feed;
 use umbel_wire::session::{FindSessions, SessionKind};
 
-use super::{Directory, SessionSelector, Station};
+use super::{Directory, SessionSelector, Sought, Station};
 
 /// Interval at which the directory is inspected.
 const LOOK: Duration = Duration::from_millis(500);
@@ -166,6 +167,11 @@ fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
     (one.tsi(), one.source()) == (other.tsi(), other.source())
 }
 
+/// Returns the version of a feed.
+fn version_of(session: &SessionKind) -> Option<u64> {
+    Feed::of(session)?.version()
+}
+
 /// Returns whether both are feeds, or both streams.
 fn is_alike(one: &SessionKind, other: &SessionKind) -> bool {
     std::mem::discriminant(one) == std::mem::discriminant(other)
@@ -205,7 +211,8 @@ fn successor(
         .iter()
         .any(|session| session.heard >= since && session.kind.as_ref().is_some_and(is_old));
     let mut live = others(directory, selector, old).filter(|(heard, _)| *heard >= since);
-    let takes_place = |other: &SessionKind| !alive || silent && other.version() > old.version();
+    let is_later = |other: &SessionKind| version_of(other) > version_of(old);
+    let takes_place = |other: &SessionKind| !alive || silent && is_later(other);
     live.next_back().filter(|(_, other)| takes_place(other)).map(|(_, other)| other.clone())
 }
 
@@ -213,12 +220,13 @@ fn successor(
 mod tests {
     use super::super::tests::{feed, packet, signed_packet, signer, stream};
     use super::*;
-    use umbel_wire::feed::Feed;
 
     #[test]
     fn a_feed_takes_the_place_of_one_that_does_not_answer_any_more() {
-        let (old, new) =
-            (feed("a", 1), Feed { source: "10.0.0.1:50000".parse().unwrap(), ..feed("a", 2) });
+        let (old, new) = (
+            feed("a", 1),
+            Feed { source: "10.0.0.1:50000".parse().unwrap(), version: 2, ..feed("a", 2) },
+        );
         let selector: SessionSelector = "a".parse().unwrap();
         let (start, keys) = (Instant::now(), signer(1));
         let later = start + Duration::from_secs(1);
