@@ -81,7 +81,8 @@ impl<I: Send + 'static> Succession<I> {
     }
 
     /// Receives a session with `receive`, which returns whether another takes its place, and then
-    /// that one in the same way. It may say that nothing is heard of it. `news` makes what a host hears of its session into its input.
+    /// that one in the same way. It may say that nothing is heard of it. `news` makes what a host
+    /// hears of its session into its input.
     ///
     /// # Errors
     ///
