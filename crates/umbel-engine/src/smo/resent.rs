@@ -124,7 +124,7 @@ impl Resent {
     /// Gives up waiting for the answer to the retransmission of the first hole, which is late.
     pub(super) fn on_hole_late(&mut self) {
         self.late = self.late.saturating_add(1);
-        self.hole = None;
+        self.forget_hole();
     }
 
     /// Gives up waiting for the answer to the retransmission of the first hole.

@@ -187,8 +187,22 @@ impl Acquaintance {
                  remembered, and must be the one that `{command}` printed there"
             ));
         }
+        self.follow(selector, (signer, version))
+    }
+
+    /// Remembers the session that is received now. From now on the selector selects what comes from
+    /// its sender alone, and nothing earlier.
+    ///
+    /// # Errors
+    ///
+    /// As [`remember`](KnownSenders::remember).
+    pub fn follow(
+        &self,
+        selector: &mut SessionSelector,
+        (signer, version): (Pin, Option<u64>),
+    ) -> anyhow::Result<()> {
         if self.known != Some(signer) || version.is_some() {
-            self.senders.remember(name, Known { pin: signer, version })?;
+            self.senders.remember(&selector.name, Known { pin: signer, version })?;
         }
         selector.pin = Some(signer);
         selector.since = version.unwrap_or(0);

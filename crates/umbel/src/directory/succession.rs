@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use umbel_engine::host::Mailbox;
 use umbel_net::interface::Interface;
-use umbel_net::session::{Pin, signing};
+use umbel_net::session::signing;
 
-use super::known::Known;
-use super::{KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
+use super::{Acquaintance, KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
 
 /// A command that receives sessions of one name, one after the other. Its hosts' input is an `I`.
@@ -20,8 +19,8 @@ pub(crate) struct Succession<I> {
     wiring: Wiring<I>,
     /// Mailbox of the host that is running.
     current: Arc<Mutex<Mailbox<I>>>,
-    /// Where the version of each session is remembered, and the sender's key.
-    remembers: Option<(KnownSenders, Pin)>,
+    /// What is known of the sender, once it is found.
+    known: Option<Acquaintance>,
 }
 
 impl<I: Send + 'static> Succession<I> {
@@ -33,7 +32,7 @@ impl<I: Send + 'static> Succession<I> {
     pub(crate) fn open(interface: &Interface) -> anyhow::Result<Succession<I>> {
         let wiring = Wiring::new()?;
         let current = Arc::new(Mutex::new(wiring.mailbox().clone()));
-        Ok(Succession { station: Station::open(interface)?, wiring, current, remembers: None })
+        Ok(Succession { station: Station::open(interface)?, wiring, current, known: None })
     }
 
     /// Returns a mailbox that leads to the host that is running.
@@ -72,10 +71,9 @@ impl<I: Send + 'static> Succession<I> {
         let known = KnownSenders::in_dir(S::NOUN, &state_dir).look_up(selector)?;
         let found = self.station.find::<S>(selector, wait, lonely)?;
         if let Some((session, key)) = &found {
-            let senders = KnownSenders::in_dir(S::NOUN, &state_dir);
-            self.remembers = Some((senders, signing::pin_of(key)));
             let source = session.clone().into().source().ip();
             known.made(selector, (signing::pin_of(key), session.version()), source, note)?;
+            self.known = Some(known);
         }
         Ok(found)
     }
@@ -94,7 +92,8 @@ impl<I: Send + 'static> Succession<I> {
         note: impl Fn(&str),
         mut receive: impl FnMut(S, Wiring<I>, Silence) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
-        let Succession { mut station, mut wiring, current, remembers } = self;
+        let Succession { mut station, mut wiring, current, known } = self;
+        let mut selector = selector.clone();
         let mut session = first;
         loop {
             let mailbox = wiring.mailbox().clone();
@@ -108,11 +107,10 @@ impl<I: Send + 'static> Succession<I> {
             let Some(next) = next else { return replaced.map(drop) };
             note(&format!("the source of `{}` was started again", selector.name));
             (station, session) = next;
-            if let Some((senders, pin)) = &remembers {
-                let known = Known { pin: *pin, version: session.version() };
-                if let Err(error) = senders.remember(&selector.name, known) {
-                    note(&format!("{error:#}"));
-                }
+            if let Some((known, pin)) = known.as_ref().zip(selector.pin)
+                && let Err(error) = known.follow(&mut selector, (pin, session.version()))
+            {
+                note(&format!("{error:#}"));
             }
             wiring = Wiring::new()?;
             *current.lock().unwrap_or_else(PoisonError::into_inner) = wiring.mailbox().clone();

@@ -79,21 +79,23 @@ impl Suspects {
     /// Asks for the digests of a block. `nonce` is a fresh number. Returns `false` if the block was
     /// asked for before, if there are too many, or if nobody answers.
     pub(super) fn suspect(&mut self, now: Instant, block: u32, nonce: u64) -> bool {
-        if self.silent_until.is_some_and(|until| now < until) {
-            return false;
+        let may = self.may_ask(now, block, MOST_BLOCKS);
+        if may {
+            self.blocks.insert(block, Suspect::new(now, nonce, false));
         }
-        if self.blocks.len() >= MOST_BLOCKS || self.blocks.contains_key(&block) {
-            return false;
-        }
-        self.blocks.insert(block, Suspect::new(now, nonce, false));
-        true
+        may
+    }
+
+    /// Returns whether a block may be asked for, as one of `most` at most.
+    fn may_ask(&self, now: Instant, block: u32, most: usize) -> bool {
+        self.silent_until.is_none_or(|until| now >= until)
+            && self.blocks.len() < most
+            && !self.blocks.contains_key(&block)
     }
 
     /// Returns whether the digests of a block may be asked for before it comes.
     pub(super) fn may_expect(&self, now: Instant, block: u32) -> bool {
-        self.silent_until.is_none_or(|until| now >= until)
-            && self.blocks.len() < MOST_AHEAD
-            && !self.blocks.contains_key(&block)
+        self.may_ask(now, block, MOST_AHEAD)
     }
 
     /// Asks for the digests of a block that is yet to come, or is coming. `nonce` is a fresh number.

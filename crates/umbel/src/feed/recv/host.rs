@@ -56,6 +56,19 @@ pub(crate) struct About {
     pub(crate) line: Option<String>,
 }
 
+/// Signs of the source, and the time since which there are no others.
+#[derive(Debug, Default)]
+struct Signs(Option<(u64, Instant)>);
+
+impl Signs {
+    /// Returns for how long there have been so many.
+    fn quiet_for(&mut self, signs: u64, now: Instant) -> Duration {
+        let same = self.0.filter(|(before, _)| *before == signs);
+        let (_, since) = *self.0.insert(same.unwrap_or((signs, now)));
+        now - since
+    }
+}
+
 /// The receiver around its engine.
 pub(crate) struct RecvHost<S> {
     content: Content<S>,
@@ -73,11 +86,9 @@ pub(crate) struct RecvHost<S> {
     written: bool,
     failure: Option<String>,
     path: Path,
-    /// Signs of the source when a pipe seemed to have ended, and the time since which there are no
-    /// others.
-    quiet: Option<(u64, Instant)>,
-    /// Signs of the source, and the time since which there are no others.
-    signs: Option<(u64, Instant)>,
+    /// Those since a pipe seemed to have ended.
+    end_signs: Signs,
+    signs: Signs,
     silence: Silence,
     lonely: bool,
     joined: bool,
@@ -115,8 +126,8 @@ impl<S: FeedStore> RecvHost<S> {
             end: None,
             written: false,
             failure: None,
-            quiet: None,
-            signs: None,
+            end_signs: Signs::default(),
+            signs: Signs::default(),
             silence: Silence::default(),
             lonely: false,
             joined: false,
@@ -138,10 +149,13 @@ impl<S: FeedStore> RecvHost<S> {
 
     /// Says whether nothing was heard of the source for a while.
     fn note_silence(&mut self, now: Instant) {
-        let signs = self.stats.heartbeats + self.stats.data_received;
-        let same = self.signs.filter(|(before, _)| *before == signs);
-        let (_, since) = *self.signs.insert(same.unwrap_or((signs, now)));
-        self.silence.set(now - since >= LONELY);
+        let quiet_for = self.signs.quiet_for(self.count_signs(), now);
+        self.silence.set(quiet_for >= LONELY);
+    }
+
+    /// Returns the number of signs of the source.
+    fn count_signs(&self) -> u64 {
+        self.stats.heartbeats + self.stats.data_received
     }
 
     /// Gives up if the path from the source carries no full packets.
@@ -351,18 +365,15 @@ impl<S: FeedStore> RecvHost<S> {
         let late = self.content.first.is_some_and(|first| first >= end.blocks && known <= first);
         let all = held == known && known >= end.blocks;
         if self.content.store.pipe_has_end() || !(late || all) {
-            self.quiet = None;
+            self.end_signs = Signs::default();
             return;
         }
         if let Some(reason) = end.failed.clone() {
             return self.cut_pipe(reason);
         }
         // A source that is alive is heard.
-        let signs = if late { 0 } else { self.stats.heartbeats + self.stats.data_received };
-        let (_, since) =
-            self.quiet.filter(|(known, _)| *known == signs).unwrap_or((signs, io.now()));
-        self.quiet = Some((signs, since));
-        if io.now() - since >= QUIET {
+        let signs = if late { 0 } else { self.count_signs() };
+        if self.end_signs.quiet_for(signs, io.now()) >= QUIET {
             let why = if late { "the pipe ended before this receiver came" } else { CUT };
             self.cut_pipe(why.to_owned());
         }
