@@ -3,7 +3,8 @@
 //!
 //! `cargo test -p umbel --test attack_costs -- --ignored --nocapture` prints the table of
 //! docs/security.md. `ATTACK_PAIRS` is the number of pairs of transfers, with and without, by
-//! turns; `ATTACK_ONLY` is a part of the names of those that are wanted.
+//! turns; `ATTACK_ONLY` is a part of the names of those that are wanted. `ATTACK_BYTES` is the
+//! length of the larger file, and `ATTACK_PER_S` the number of datagrams a second.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -26,10 +27,10 @@ use umbel_lab::{Impairment, Lab};
 use umbel_wire::Tsi;
 
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Files that are sent: about 4 s at 10 Mbit/s.
-const PLAN: &files::Plan<'_> = &[("large", 5_000_000), ("small", 1_000)];
+/// Bytes of the larger of the files that are sent: about 4 s at 10 Mbit/s.
+const BYTES: usize = 5_000_000;
 /// Datagrams of an attack a second.
-const PER_S: u64 = 1_000;
+const PER_S: usize = 1_000;
 /// Most calls of an attack in a turn, about a millisecond.
 const CALLS: u32 = 40;
 /// Most datagrams that wait for an attack's turn.
@@ -58,9 +59,10 @@ enum Way {
     Repository(bool),
 }
 
-/// Makes an attack send a thousand datagrams a second: not more, and not less even where it says
+/// Makes an attack send a number of datagrams a second: not more, and not less even where it says
 /// something only now and then. Datagrams that it hears meanwhile wait for its next turn.
 fn steadily(mut attack: Attack) -> Attack {
+    let per_s = setting("ATTACK_PER_S", PER_S) as u64;
     let start = Instant::now();
     let mut waiting: Vec<Heard> = Vec::new();
     Box::new(move |voice, heard| {
@@ -70,7 +72,7 @@ fn steadily(mut attack: Attack) -> Attack {
             to_me: *to_me,
         });
         waiting.extend(copies);
-        let due = start.elapsed().as_millis() as u64 * PER_S / 1_000;
+        let due = start.elapsed().as_millis() as u64 * per_s / 1_000;
         let mut new = std::mem::take(&mut waiting);
         for _ in 0..CALLS {
             if voice.sent() >= due {
@@ -124,6 +126,11 @@ impl Strangers {
     }
 }
 
+/// Returns a number of the environment, or what holds without it.
+fn setting(name: &str, otherwise: usize) -> usize {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
+}
+
 #[test]
 #[ignore = "is started by the other test"]
 fn greedy() {
@@ -134,10 +141,12 @@ fn greedy() {
 /// every byte, and the datagrams that strangers sent a second.
 fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
     let lab = town_with(STRANGERS.len())?;
+    let plan: &files::Plan<'_> =
+        &[("large", setting("ATTACK_BYTES", BYTES) as u64), ("small", 1_000)];
     let (_, nothing) = mpsc::channel();
     let (start, strangers) = match way {
         Way::Feed(door) => {
-            let feeds = Feeds::new(&lab, PLAN);
+            let feeds = Feeds::new(&lab, plan);
             let options = door.of_sender(&feeds);
             let options: Vec<&str> = options.iter().map(String::as_str).collect();
             let sender = feeds.send(&options);
@@ -151,7 +160,7 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
             (start, strangers)
         }
         Way::Pipe(sealed) => {
-            let feeds = Feeds::new(&lab, PLAN);
+            let feeds = Feeds::new(&lab, plan);
             let pipe = Pipe::send(&feeds, sealed);
             let strangers = Strangers::start(who, &lab, pipe.mark, nothing, "");
             let start = Instant::now();
@@ -161,7 +170,7 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
             (start, strangers)
         }
         Way::Repository(token) => {
-            let bench = Bench::new(&lab, PLAN);
+            let bench = Bench::new(&lab, plan);
             let mut options = vec!["--rate", "10M", "--group", "239.1.2.3"];
             options.extend(["--token", "sesame"].into_iter().filter(|_| token));
             let server = bench.serve(&options);
@@ -310,8 +319,7 @@ fn what_each_attack_costs() {
     if lab(&star(1, Impairment::none())).is_none() {
         return;
     }
-    let pairs =
-        std::env::var("ATTACK_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(5);
+    let pairs = setting("ATTACK_PAIRS", 5);
     let only = std::env::var("ATTACK_ONLY").unwrap_or_default();
     println!("| attack | on | datagrams a second | without, s | with, s | ratio | of the pairs |");
     println!("|---|---|---|---|---|---|---|");

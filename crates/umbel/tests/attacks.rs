@@ -34,7 +34,6 @@ use support::stranger::{DIRECTORY, Heard, Mark, Stranger, Voice};
 use support::town::{
     Door, HONEST, SHAPE, STRANGER, STRANGERS, keyed, list_of, sniff, town, town_with,
 };
-use umbel_wire::session::{FindSessions, QUERY_PORT};
 
 /// Patience with a program on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -187,29 +186,7 @@ fn receive_while_an_earlier_feed_is_announced(before: bool) {
     let feeds = Feeds::new(&lab, &[("old", 10_000)]);
     let mut first = feeds.send(&["--rate", "20M"]);
     let mark = Mark::of(&first.events("sending").remove(0));
-    // The stranger asks for the first announcement, and repeats it for ever, as if it were the
-    // source.
-    let knows_it = Arc::<AtomicBool>::default();
-    let mut announced: Option<Vec<u8>> = None;
-    let learned = knows_it.clone();
-    let attack = move |voice: &mut Voice, heard: &[Heard]| {
-        let first = heard.iter().find(|one| one.announcement().is_some());
-        announced = announced.take().or(first.map(|one| one.bytes.clone()));
-        let Some(bytes) = &announced else {
-            let mut query = Vec::new();
-            FindSessions { name: None }.emit(&mut query);
-            return voice.say((DIRECTORY.ip(), QUERY_PORT).into(), &query);
-        };
-        learned.store(true, Ordering::Relaxed);
-        let source = (voice.mark.source.ip(), DIRECTORY.port()).into();
-        voice.say_as(source, DIRECTORY, bytes);
-    };
-    let stranger = Stranger::start(feeds.host(STRANGER), mark, attack);
-    let until = Instant::now() + SOON;
-    while !knows_it.load(Ordering::Relaxed) {
-        assert!(Instant::now() < until, "the stranger did not hear the announcement");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let stranger = forgeries::repeat_first_announcement(feeds.host(STRANGER), mark);
     feeds.check(&mut feeds.recv("h2", &[]), PATIENCE);
     first.wait_done(PATIENCE);
     std::fs::write(feeds.input().join("new"), "new").unwrap();

@@ -47,7 +47,7 @@ pub use sought::Sought;
 pub use station::Station;
 pub(crate) use succession::Succession;
 pub use table::Directory;
-pub(crate) use watch::{News, Silence, Watch};
+pub(crate) use watch::{News, Signs, Silence, Watch};
 
 /// Returns the version of a session that begins now: milliseconds since 1970. Of the sessions of
 /// one sender under one name the latest counts, since anyone can announce an earlier one again.

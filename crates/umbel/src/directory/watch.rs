@@ -14,7 +14,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use umbel_net::wake::Waker;
-use umbel_wire::feed::Feed;
 use umbel_wire::session::{FindSessions, SessionKind};
 
 use super::{Directory, SessionSelector, Sought, Station};
@@ -31,18 +30,34 @@ const ALIVE: Duration = Duration::from_secs(10);
 const ASK: Duration = Duration::from_secs(1);
 const ASK_MAX: Duration = Duration::from_mins(1);
 
+/// Time without a sign of the source after which it counts as silent.
+const SILENT: Duration = Duration::from_secs(5);
+
 /// Whether nothing is heard of the session that is received, as its host says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Silence(Arc<AtomicBool>);
 
 impl Silence {
-    /// Says whether nothing is heard.
-    pub(crate) fn set(&self, silent: bool) {
-        self.0.store(silent, Ordering::Relaxed);
+    /// Says for how long nothing was heard.
+    pub(crate) fn note(&self, quiet_for: Duration) {
+        self.0.store(quiet_for >= SILENT, Ordering::Relaxed);
     }
 
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Signs of the source that a host has counted, and the time since which there are no others.
+#[derive(Debug, Default)]
+pub(crate) struct Signs(Option<(u64, umbel_engine::Instant)>);
+
+impl Signs {
+    /// Returns for how long there have been so many.
+    pub(crate) fn quiet_for(&mut self, signs: u64, now: umbel_engine::Instant) -> Duration {
+        let same = self.0.filter(|(before, _)| *before == signs);
+        let (_, since) = *self.0.insert(same.unwrap_or((signs, now)));
+        now - since
     }
 }
 
@@ -167,9 +182,12 @@ fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
     (one.tsi(), one.source()) == (other.tsi(), other.source())
 }
 
-/// Returns the version of a feed.
-fn version_of(session: &SessionKind) -> Option<u64> {
-    Feed::of(session)?.version()
+/// Returns the version of a session, which is greater than those before it of the same sender.
+fn version_of(session: &SessionKind) -> u64 {
+    match session {
+        SessionKind::Feed(feed) => feed.version,
+        SessionKind::Stream(stream) => stream.version,
+    }
 }
 
 /// Returns whether both are feeds, or both streams.
@@ -218,6 +236,9 @@ fn successor(
 
 #[cfg(test)]
 mod tests {
+    use umbel_wire::feed::Feed;
+    use umbel_wire::stream::Stream;
+
     use super::super::tests::{feed, packet, signed_packet, signer, stream};
     use super::*;
 
@@ -284,6 +305,11 @@ mod tests {
         directory.hear(now, from.into(), &packet(new.clone(), false, from));
         assert_eq!(successor(&directory, &selector, (&old, false), now), None);
         directory.hear(now, from.into(), &signed_packet(new.clone(), false, &keys));
-        assert_eq!(successor(&directory, &selector, (&old, false), now), Some(new));
+        assert_eq!(successor(&directory, &selector, (&old, false), now), Some(new.clone()));
+        // Of one that is silent somebody may have sent the announcement again.
+        let later = SessionKind::from(Stream { version: 2, ..stream("a", 4) });
+        directory.hear(now, from.into(), &signed_packet(later.clone(), false, &keys));
+        assert_eq!(successor(&directory, &selector, (&new, false), now), None);
+        assert_eq!(successor(&directory, &selector, (&new, true), now), Some(later));
     }
 }

@@ -15,7 +15,7 @@ use umbel_store::hls::FileName;
 use super::board::Board;
 use super::repairs::{Key, Repairs};
 use super::{GatewayObserver, GatewaySnapshot, GatewaySummary};
-use crate::directory::News;
+use crate::directory::{News, Signs, Silence};
 use crate::http::{Fetched, Wanted};
 use crate::watch::Experiment;
 use crate::watch::host::{reason_name, state_name};
@@ -62,9 +62,10 @@ pub(crate) struct GatewayHost<F> {
     random: Generator,
     layers: u8,
     started: Instant,
-    /// Time of the last packet, and whether the user knows that none came since.
-    heard: Instant,
+    /// Packets that came, and whether the user knows that no others do.
+    signs: Signs,
     told_quiet: bool,
+    silence: Silence,
     told_trouble: bool,
     told_forged: bool,
     /// Time of the source's end.
@@ -95,8 +96,9 @@ impl<F: Fetch> GatewayHost<F> {
             random,
             layers,
             started: Instant::EPOCH,
-            heard: Instant::EPOCH,
+            signs: Signs::default(),
             told_quiet: false,
+            silence: Silence::default(),
             told_trouble: false,
             told_forged: false,
             over: None,
@@ -104,6 +106,12 @@ impl<F: Fetch> GatewayHost<F> {
             stats: ReceiverStats::default(),
             summary: GatewaySummary::default(),
         }
+    }
+
+    /// Makes it say to the directory's watch whether nothing comes.
+    #[must_use]
+    pub(crate) fn with_silence(self, silence: Silence) -> GatewayHost<F> {
+        GatewayHost { silence, ..self }
     }
 
     /// Returns the result so far.
@@ -232,14 +240,13 @@ impl<F: Fetch> GatewayHost<F> {
         self.board.report(snapshot);
     }
 
-    fn listen(&mut self, now: Instant, before: u64) {
-        if self.stats.packets > before {
-            self.heard = now;
-            if self.told_quiet {
-                self.told_quiet = false;
-                self.observer.note("packets arrive again");
-            }
-        } else if now - self.heard >= QUIET && !self.told_quiet {
+    fn listen(&mut self, now: Instant) {
+        let quiet_for = self.signs.quiet_for(self.stats.packets, now);
+        self.silence.note(quiet_for);
+        if self.told_quiet && quiet_for.is_zero() {
+            self.told_quiet = false;
+            self.observer.note("packets arrive again");
+        } else if quiet_for >= QUIET && !self.told_quiet {
             self.told_quiet = true;
             self.observer.note(
                 "no packets come: the source is silent, or multicast does not reach this host \
@@ -254,7 +261,8 @@ impl<F: Fetch> Host<Receiver> for GatewayHost<F> {
 
     fn start(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        (self.started, self.heard, self.second.0) = (now, now, now);
+        (self.started, self.second.0) = (now, now);
+        self.signs.quiet_for(0, now);
         // Joining is never refused.
         let _ = io.command(ReceiverCommand::Join);
         io.wake_at(Some(now + TICK));
@@ -310,7 +318,6 @@ impl<F: Fetch> Host<Receiver> for GatewayHost<F> {
     fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
         io.wake_at(Some(now + TICK));
-        let before = self.stats.packets;
         self.stats = io.engine().stats();
         self.summary.seconds = (now - self.started).as_secs_f64();
         if self.stats.forged > 0 && !self.told_forged {
@@ -324,7 +331,7 @@ impl<F: Fetch> Host<Receiver> for GatewayHost<F> {
             Some(since) if now - since >= LINGER => io.stop(),
             Some(_) => {}
             None => {
-                self.listen(now, before);
+                self.listen(now);
                 self.repair(now);
                 self.board.shelf().advance(now);
             }

@@ -30,7 +30,7 @@ use umbel_wire::stream::{Stream, StreamContent};
 use self::board::Board;
 use self::fetcher::Fetcher;
 use self::host::{GatewayHost, Input};
-use crate::directory::{SessionSelector, Succession};
+use crate::directory::{SessionSelector, Silence, Succession};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, channel, generator};
 use crate::http::Server;
@@ -224,14 +224,15 @@ pub fn gateway(
     };
     let mut summary = GatewaySummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, _| {
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, silence| {
         if stream.content != StreamContent::Hls {
             let name = &stream.name;
             bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
         }
         board.shelf().restart(stream.layers.len());
         // A successor has the same key.
-        summary = receive((&stream, key), &options, &board, &interface, observer, wiring)?;
+        let heard = (wiring, silence);
+        summary = receive((&stream, key), &options, &board, &interface, observer, heard)?;
         Ok(summary.replaced)
     })?;
     drop(server);
@@ -245,7 +246,7 @@ fn receive(
     board: &Arc<Board>,
     interface: &Interface,
     observer: &Arc<dyn GatewayObserver>,
-    wiring: Wiring<Input>,
+    (wiring, silence): (Wiring<Input>, Silence),
 ) -> anyhow::Result<GatewaySummary> {
     observer.found(stream, &interface.name);
     if !stream.signed {
@@ -263,7 +264,8 @@ fn receive(
         source,
         generator()?,
         observer.clone(),
-    );
+    )
+    .with_silence(silence);
     let levels = (options.controller, options.max_level);
     let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
     Ok(GatewaySummary { signed: stream.signed, ..summary })

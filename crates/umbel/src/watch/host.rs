@@ -12,7 +12,7 @@ use umbel_engine::rlm::{
 };
 
 use super::{Experiment, WatchObserver, WatchSnapshot, WatchSummary, reception};
-use crate::directory::News;
+use crate::directory::{News, Signs, Silence};
 
 /// Interval at which the host looks around.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,9 +75,10 @@ pub(crate) struct WatchHost<S> {
     bounds: Bounds,
     layers: u8,
     started: Instant,
-    /// Time of the last packet, and whether the user knows that none came since.
-    heard: Instant,
+    /// Packets that came, and whether the user knows that no others do.
+    signs: Signs,
     told_quiet: bool,
+    silence: Silence,
     told_trouble: bool,
     told_slow: bool,
     told_forged: bool,
@@ -107,8 +108,9 @@ impl<S: Screen> WatchHost<S> {
             bounds,
             layers,
             started: Instant::EPOCH,
-            heard: Instant::EPOCH,
+            signs: Signs::default(),
             told_quiet: false,
+            silence: Silence::default(),
             told_trouble: false,
             told_slow: false,
             told_forged: false,
@@ -118,6 +120,12 @@ impl<S: Screen> WatchHost<S> {
             snapshot: WatchSnapshot::default(),
             summary,
         }
+    }
+
+    /// Makes it say to the directory's watch whether nothing comes.
+    #[must_use]
+    pub(crate) fn with_silence(self, silence: Silence) -> WatchHost<S> {
+        WatchHost { silence, ..self }
     }
 
     /// Returns the result so far.
@@ -204,24 +212,21 @@ impl<S: Screen> WatchHost<S> {
         }
     }
 
-    fn listen(&mut self, io: &mut Machine<'_>, before: u64) {
-        let now = io.now();
-        if self.stats.packets > before {
-            self.heard = now;
-            if self.told_quiet {
-                self.told_quiet = false;
-                self.observer.note("packets arrive again");
-            }
+    fn listen(&mut self, io: &mut Machine<'_>) {
+        let quiet_for = self.signs.quiet_for(self.stats.packets, io.now());
+        self.silence.note(quiet_for);
+        if self.told_quiet && quiet_for.is_zero() {
+            self.told_quiet = false;
+            self.observer.note("packets arrive again");
         }
-        let silence = now - self.heard;
-        if silence >= self.bounds.patience {
-            let seconds = silence.as_secs_f64();
+        if quiet_for >= self.bounds.patience {
+            let seconds = quiet_for.as_secs_f64();
             self.summary.failure = Some(format!(
                 "nothing has come for {seconds:.0} s: the source is gone, or multicast does not \
                  reach this host (`umbel doctor`)"
             ));
             self.leave(io);
-        } else if silence >= QUIET && !self.told_quiet {
+        } else if quiet_for >= QUIET && !self.told_quiet {
             self.told_quiet = true;
             self.observer.silent("no packets come");
         }
@@ -233,7 +238,8 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
 
     fn start(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
-        (self.started, self.heard) = (now, now);
+        self.started = now;
+        self.signs.quiet_for(0, now);
         (self.second.0, self.last_level.0) = (now, now);
         // Joining is never refused.
         let _ = io.command(ReceiverCommand::Join);
@@ -275,7 +281,6 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
     fn wake(&mut self, io: &mut Machine<'_>) {
         let now = io.now();
         io.wake_at(Some(now + TICK));
-        let before = self.stats.packets;
         self.stats = io.engine().stats();
         if self.stats.forged > 0 && !self.told_forged {
             self.told_forged = true;
@@ -286,7 +291,7 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
         if self.bounds.last.is_some_and(|last| now - self.started >= last) {
             self.leave(io);
         } else {
-            self.listen(io, before);
+            self.listen(io);
         }
     }
 

@@ -34,7 +34,7 @@ pub use self::outlet::Target;
 use self::projector::Projector;
 pub use self::rtp::RtpTarget;
 use self::screen::ThreadScreen;
-use crate::directory::{SessionSelector, Succession};
+use crate::directory::{SessionSelector, Silence, Succession};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, channel};
 
@@ -285,7 +285,7 @@ pub fn watch(
     let content = stream.content.clone();
     let mut past = WatchSummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, _| {
+    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, silence| {
         if !projector.shows(&stream.content, &content) {
             past.failure = Some(format!(
                 "the source was started again with other content ({}): watch it again",
@@ -296,7 +296,8 @@ pub fn watch(
         diagnosing.base = Some(stream.base);
         let screen = projector.screen(&stream, options.delay)?;
         // A successor has the same key.
-        let summary = receive((&stream, key), &options, screen, &interface, &diagnosing, wiring)?;
+        let summary =
+            receive((&stream, key), &options, screen, &interface, &diagnosing, (wiring, silence))?;
         past = summary.after(&past);
         Ok(past.replaced)
     })?;
@@ -313,7 +314,7 @@ fn receive(
     screen: ThreadScreen,
     interface: &Interface,
     observer: &Diagnosing,
-    wiring: Wiring<Input>,
+    (wiring, silence): (Wiring<Input>, Silence),
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
     if !stream.signed {
@@ -321,7 +322,8 @@ fn receive(
     }
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
-    let host = WatchHost::new(layers, bounds, screen, Arc::new(observer.clone()));
+    let host =
+        WatchHost::new(layers, bounds, screen, Arc::new(observer.clone())).with_silence(silence);
     let levels = (options.controller, options.max_level);
     let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
     Ok(WatchSummary { signed: stream.signed, ..summary })

@@ -21,10 +21,11 @@ use umbel_wire::rlm::ObjectHead;
 use umbel_wire::{Digest, SmallBlockHeader, SmallBlockPacket, Toi, Tsi};
 
 use super::support::bench::SOON;
+use super::support::forgeries;
 use super::support::ladder::{Ladders, Writer, report};
 use super::support::process::{Logs, Process};
 use super::support::stranger::{Heard, Mark, Stranger, Voice};
-use super::support::streams::Streams;
+use super::support::streams::{Source, Streams};
 use super::support::town::{HONEST, STRANGER, town};
 
 /// Where an encoder sends to a source, and where players listen.
@@ -165,14 +166,19 @@ fn end(mut process: Process) -> Value {
     process.wait_done(SOON)
 }
 
+/// Streams what comes by RTP to `h1`.
+fn talk(streams: &Streams<'_>) -> Source {
+    std::fs::write(streams.path("talk.sdp"), DESCRIPTION).unwrap();
+    let mut command = streams.umbel("h1");
+    command.args(["stream", "--rtp", "talk.sdp", "--name", "live", "--json"]);
+    streams.follow(Process::start("source", command, &streams.logs))
+}
+
 #[test]
 fn nothing_of_a_stranger_gets_into_a_stream() {
     let Some(lab) = town() else { return };
     let streams = Streams::new(&lab);
-    std::fs::write(streams.path("talk.sdp"), DESCRIPTION).unwrap();
-    let mut command = streams.umbel("h1");
-    command.args(["stream", "--rtp", "talk.sdp", "--name", "live", "--json"]);
-    let source = streams.follow(Process::start("source", command, &streams.logs));
+    let source = talk(&streams);
     let mark = mark(&source.process.events("streaming")[0]);
     let players = HONEST.map(|host| play(streams.host(host)));
     let to = PLAYER.to_string();
@@ -207,6 +213,30 @@ fn nothing_of_a_stranger_gets_into_a_stream() {
     }
     assert!(said > 1_000, "only {said} datagrams are no attack");
     end(source.process);
+}
+
+#[test]
+fn who_took_an_earlier_stream_for_the_last_one_sees_the_later_one() {
+    let Some(lab) = town() else { return };
+    let streams = Streams::new(&lab);
+    let mut first = talk(&streams);
+    let mark = mark(&first.process.events("streaming")[0]);
+    let stranger = forgeries::repeat_first_announcement(streams.host(STRANGER), mark);
+    first.process.kill();
+    let to = PLAYER.to_string();
+    let receiver = streams.watch("h2", &["--rtp", &to, "--patience", "5m"]);
+    receiver.wait_for_event("stream", SOON);
+    let second = talk(&streams);
+    let encoder = encode(streams.host("h1"));
+    wait_until(&streams.logs, "the later stream is seen", || {
+        let second = receiver.events("second").pop();
+        second.is_some_and(|event| event["second"]["screen"]["shown"].as_u64() > Some(0))
+    });
+    assert_eq!(receiver.events("stream").len(), 2);
+    encoder.stop();
+    end(receiver);
+    end(second.process);
+    stranger.stop();
 }
 
 /// Sends packets of its own ahead of the source's in a layer, with inverted content, and repeats it.

@@ -3,21 +3,24 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use umbel_lab::Node;
 use umbel_wire::Digest;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::control::MAGIC;
 use umbel_wire::sap::SapPacket;
+use umbel_wire::session::{FindSessions, QUERY_PORT};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, End, FeedInfo, Heartbeat, JoinConfirm,
     JoinRequest, Nack, NackRun, Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal,
     Report, Role, SignedStamp, Standing, Timing, Totals, Willing, without_stamp,
 };
 
-use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Voice, message_of};
+use super::bench::SOON;
+use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Stranger, Voice, message_of};
 
 /// Blocks that are forged, from the first on.
 const BLOCKS: u32 = 64;
@@ -38,6 +41,33 @@ impl Turns {
     fn seldom(&mut self) -> bool {
         self.next().is_multiple_of(SELDOM)
     }
+}
+
+/// Starts a stranger who asks for the first announcement that there is, and repeats it for ever, as
+/// if it were the source (C3). Returns once it has heard it.
+pub(crate) fn repeat_first_announcement(host: Node<'_>, mark: Mark) -> Stranger {
+    let knows_it = Arc::<AtomicBool>::default();
+    let learned = knows_it.clone();
+    let mut announced: Option<Vec<u8>> = None;
+    let attack = move |voice: &mut Voice, heard: &[Heard]| {
+        let first = heard.iter().find(|one| one.announcement().is_some());
+        announced = announced.take().or(first.map(|one| one.bytes.clone()));
+        let Some(bytes) = &announced else {
+            let mut query = Vec::new();
+            FindSessions { name: None }.emit(&mut query);
+            return voice.say((DIRECTORY.ip(), QUERY_PORT).into(), &query);
+        };
+        learned.store(true, Ordering::Relaxed);
+        let source = (voice.mark.source.ip(), DIRECTORY.port()).into();
+        voice.say_as(source, DIRECTORY, bytes);
+    };
+    let stranger = Stranger::start(host, mark, attack);
+    let until = Instant::now() + SOON;
+    while !knows_it.load(Ordering::Relaxed) {
+        assert!(Instant::now() < until, "the stranger did not hear the announcement");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    stranger
 }
 
 /// Claims that each block of the head, and of all else, has one symbol (C1).

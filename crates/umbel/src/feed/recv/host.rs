@@ -18,7 +18,7 @@ use super::content::{Content, Hopeless};
 use super::path::{Finding, Path};
 use super::store::{FeedStore, Input};
 use super::{RecvObserver, RecvSnapshot, RecvSummary};
-use crate::directory::Silence;
+use crate::directory::{Signs, Silence};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -54,19 +54,6 @@ pub(crate) struct About {
     pub(crate) start: Start,
     /// This receiver's line in the list of a sealed feed's sender.
     pub(crate) line: Option<String>,
-}
-
-/// Signs of the source, and the time since which there are no others.
-#[derive(Debug, Default)]
-struct Signs(Option<(u64, Instant)>);
-
-impl Signs {
-    /// Returns for how long there have been so many.
-    fn quiet_for(&mut self, signs: u64, now: Instant) -> Duration {
-        let same = self.0.filter(|(before, _)| *before == signs);
-        let (_, since) = *self.0.insert(same.unwrap_or((signs, now)));
-        now - since
-    }
 }
 
 /// The receiver around its engine.
@@ -150,7 +137,7 @@ impl<S: FeedStore> RecvHost<S> {
     /// Says whether nothing was heard of the source for a while.
     fn note_silence(&mut self, now: Instant) {
         let quiet_for = self.signs.quiet_for(self.count_signs(), now);
-        self.silence.set(quiet_for >= LONELY);
+        self.silence.note(quiet_for);
     }
 
     /// Returns the number of signs of the source.
