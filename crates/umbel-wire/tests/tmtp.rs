@@ -299,6 +299,17 @@ fn delivery() -> impl Strategy<Value = Body> {
                 let digests = digests.into_iter().map(SymbolDigest).collect();
                 Body::SymbolDigests { nonce, symbols, first, digests }
             }),
+        (
+            any::<([u8; 32], u32)>(),
+            1_u8..,
+            0..=127_u8,
+            vec(any::<[u8; 8]>(), 1..=limits::SYMBOL_DIGESTS)
+        )
+            .prop_map(|((key, block), symbols, first, digests)| {
+                let (key, digests) =
+                    (SymbolKey(key), digests.into_iter().map(SymbolDigest).collect());
+                Body::BlockDigests { key, block, symbols, first, digests }
+            }),
         (any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
             .prop_map(|(nonce, runs)| Body::FetchGone { nonce, runs }),
         (
@@ -471,7 +482,13 @@ fn digests_of_no_symbols_or_of_too_many_are_refused() {
         digests: vec![SymbolDigest([7; 8]); count],
     };
     for bad in [digests(0, 0, 1), digests(1, 0, 0), digests(1, 0, 129), digests(1, 250, 6)] {
+        let Body::SymbolDigests { symbols, first, digests, .. } = bad.clone() else {
+            unreachable!("made above")
+        };
         refused(bad, "digests of symbols");
+        let key = SymbolKey([5; 32]);
+        let told = Body::BlockDigests { key, block: 3, symbols, first, digests };
+        refused(told, "digests of symbols");
     }
 }
 

@@ -134,6 +134,7 @@ pub fn kind(payload: &[u8]) -> Kind {
             | MessageType::FetchGone
             | MessageType::FetchDigests
             | MessageType::SymbolDigests
+            | MessageType::BlockDigests
             | MessageType::Report
             | MessageType::ReportAck,
         ) => Kind::Control,

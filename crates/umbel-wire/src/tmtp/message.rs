@@ -97,6 +97,8 @@ message_types! {
     FetchDigests = 0xCB,
     /// SYMBOL_DIGESTS.
     SymbolDigests = 0xCC,
+    /// BLOCK_DIGESTS.
+    BlockDigests = 0xCD,
 }
 
 impl MessageType {
@@ -133,6 +135,7 @@ impl Body {
             Body::FetchGone { .. } => MessageType::FetchGone,
             Body::FetchDigests { .. } => MessageType::FetchDigests,
             Body::SymbolDigests { .. } => MessageType::SymbolDigests,
+            Body::BlockDigests { .. } => MessageType::BlockDigests,
             Body::Report(_) => MessageType::Report,
             Body::ReportAck { .. } => MessageType::ReportAck,
             Body::TreeQuery { .. } => MessageType::TreeQuery,
@@ -237,12 +240,12 @@ impl Body {
             }
             Body::SymbolDigests { nonce, symbols, first, digests } => {
                 frame.number(NONCE, *nonce);
-                frame.field(DIGESTS, |out| {
-                    out.extend_from_slice(&[*symbols, *first]);
-                    for digest in digests {
-                        out.extend_from_slice(&digest.0);
-                    }
-                });
+                frame.field(DIGESTS, |out| put_digests(out, (*symbols, *first), digests));
+            }
+            Body::BlockDigests { key, block, symbols, first, digests } => {
+                frame.field(DIGESTS, |out| put_digests(out, (*symbols, *first), digests));
+                frame.field(KEY, |out| out.extend_from_slice(&key.0));
+                frame.number(BLOCK, *block);
             }
             Body::Report(report) => report.put(frame),
             Body::ReportAck { token, before } => {
@@ -323,7 +326,17 @@ impl Body {
                 key: SymbolKey(read_bytes(fields, KEY)?),
                 block: fields.number(BLOCK)?,
             },
-            MessageType::SymbolDigests => read_digests(fields)?,
+            MessageType::SymbolDigests => {
+                let nonce = fields.number(NONCE)?;
+                let ((symbols, first), digests) = read_digests(fields)?;
+                Body::SymbolDigests { nonce, symbols, first, digests }
+            }
+            MessageType::BlockDigests => {
+                let ((symbols, first), digests) = read_digests(fields)?;
+                let key = SymbolKey(read_bytes(fields, KEY)?);
+                let block = fields.number(BLOCK)?;
+                Body::BlockDigests { key, block, symbols, first, digests }
+            }
             MessageType::Report => Body::Report(Report::read(fields)?),
             MessageType::ReportAck => {
                 Body::ReportAck { token: fields.number(TOKEN)?, before: fields.number(FIRST)? }
@@ -338,8 +351,15 @@ impl Body {
     }
 }
 
-fn read_digests(fields: &mut Fields<'_>) -> Result<Body, ParseError> {
-    let nonce = fields.number(NONCE)?;
+fn put_digests(out: &mut Vec<u8>, (symbols, first): (u8, u8), digests: &[SymbolDigest]) {
+    out.extend_from_slice(&[symbols, first]);
+    for digest in digests {
+        out.extend_from_slice(&digest.0);
+    }
+}
+
+/// Reads the number of source symbols, the ID of the first symbol that has a digest, and digests.
+fn read_digests(fields: &mut Fields<'_>) -> Result<((u8, u8), Vec<SymbolDigest>), ParseError> {
     let mut reader = reader(fields, DIGESTS)?;
     let (symbols, first) = (reader.byte()?, reader.byte()?);
     let (digests, rest) = reader.rest().as_chunks();
@@ -350,7 +370,7 @@ fn read_digests(fields: &mut Fields<'_>) -> Result<Body, ParseError> {
         return Err(bad(DIGESTS, "of too many symbols"));
     }
     let digests = digests.iter().copied().map(SymbolDigest).collect();
-    Ok(Body::SymbolDigests { nonce, symbols, first, digests })
+    Ok(((symbols, first), digests))
 }
 
 fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {

@@ -211,6 +211,21 @@ pub enum Body {
         /// one is of a symbol below 255.
         digests: Vec<SymbolDigest>,
     },
+    /// BLOCK_DIGESTS: the source tells everybody the digests of a block's symbols, since several
+    /// asked for them. Receivers of earlier releases drop it.
+    BlockDigests {
+        /// Key of the digests, drawn by the source.
+        key: SymbolKey,
+        /// The block.
+        block: u32,
+        /// Number of the block's source symbols, as in [`SymbolDigests`](Body::SymbolDigests).
+        symbols: u8,
+        /// ID of the first symbol.
+        first: u8,
+        /// Digests of this symbol and those that follow, as in
+        /// [`SymbolDigests`](Body::SymbolDigests).
+        digests: Vec<SymbolDigest>,
+    },
     /// REPORT: state of the child's subtree, on its way to the source.
     Report(Report),
     /// Acknowledges reports.

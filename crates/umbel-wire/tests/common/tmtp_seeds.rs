@@ -155,6 +155,16 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 digests: vec![SymbolDigest([6; 8])],
             },
         ),
+        (
+            "block_digests",
+            B::BlockDigests {
+                key: SymbolKey([5; 32]),
+                block: 3,
+                symbols: 2,
+                first: 1,
+                digests: vec![SymbolDigest([6; 8])],
+            },
+        ),
         ("fetch_gone", B::FetchGone { nonce: 7, runs: vec![run(1, 2)] }),
         ("report", B::Report(Report { token, first: 2, receivers, tree: vec![entry.clone()] })),
         ("report_ack", B::ReportAck { token, before: 3 }),

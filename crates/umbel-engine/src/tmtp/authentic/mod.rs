@@ -286,6 +286,11 @@ impl Authentic {
         self.is_waiting()
     }
 
+    /// Returns whether the feed is open to all, so that its source signs.
+    pub(super) fn is_open(&self) -> bool {
+        self.identity.is_some()
+    }
+
     /// Returns whether this node has no key of the tree.
     pub(super) fn is_waiting(&self) -> bool {
         self.applicant.is_some()

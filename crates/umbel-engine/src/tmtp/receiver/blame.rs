@@ -4,7 +4,7 @@
 //! It stands apart from [`suspects`](super::suspects), which have the digests, since delivery and
 //! recovery are concerned as well.
 
-use umbel_wire::repository::SymbolDigest;
+use umbel_wire::repository::{SymbolDigest, SymbolKey};
 
 use super::{Manager, Receiver};
 use crate::Instant;
@@ -57,11 +57,47 @@ impl<K: SymbolSink> Receiver<K> {
         digests: &[SymbolDigest],
     ) -> Result<(), DropReason> {
         let block = self.suspects.asked_with(nonce).ok_or(DropReason::NotAsked)?;
+        let key = self.suspects.own_key();
+        self.learn_digests(now, (block, key), (symbols, first), digests)
+    }
+
+    /// Takes digests that the source tells everybody, of a block that is asked for, or that this
+    /// receiver would ask for soon.
+    ///
+    /// # Errors
+    ///
+    /// If they contradict what is known.
+    pub(super) fn on_block_digests(
+        &mut self,
+        now: Instant,
+        (block, key): (u32, SymbolKey),
+        shape: (u8, u8),
+        digests: &[SymbolDigest],
+    ) -> Result<(), DropReason> {
+        let next = self.delivery.known();
+        let soon = (next..next.saturating_add(AHEAD)).contains(&block);
+        if soon && self.wariness.is_wary(now) && self.suspects.may_expect(now, block) {
+            let nonce = self.recovery.draw_nonce();
+            self.suspects.expect(now, block, nonce);
+        }
+        if !self.suspects.is_waiting_for(block) {
+            return Ok(());
+        }
+        self.learn_digests(now, (block, key), shape, digests)
+    }
+
+    fn learn_digests(
+        &mut self,
+        now: Instant,
+        (block, key): (u32, SymbolKey),
+        (symbols, first): (u8, u8),
+        digests: &[SymbolDigest],
+    ) -> Result<(), DropReason> {
         let known = self.delivery.source_symbols(block);
         if symbols > self.config.shape.block_symbols || known.is_some_and(|k| k != symbols) {
             return Err(DropReason::AbsurdBlock);
         }
-        if !self.suspects.take(block, symbols, first, digests)? {
+        if !self.suspects.take((block, key), symbols, first, digests)? {
             return Ok(());
         }
         if self.suspects.is_expected(block) && !self.delivery.reception().is_part(block) {

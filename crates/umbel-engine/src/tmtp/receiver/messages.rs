@@ -87,8 +87,15 @@ impl<K: SymbolSink> Receiver<K> {
             }
         };
         if data_channel {
-            let Body::Heartbeat(heartbeat) = message.body else {
-                return Err(DropReason::Unexpected);
+            let heartbeat = match message.body {
+                Body::Heartbeat(heartbeat) => heartbeat,
+                Body::BlockDigests { key, block, symbols, first, digests } => {
+                    if message.sender != self.config.shape.id {
+                        return Err(DropReason::ForgedSource);
+                    }
+                    return self.on_block_digests(now, (block, key), (symbols, first), &digests);
+                }
+                _ => return Err(DropReason::Unexpected),
             };
             let sent_with = heartbeat.beacon.hop_limit;
             self.hops = datagram.hop_limit.map(|left| hops_of(sent_with, left));
@@ -445,7 +452,9 @@ impl<K: SymbolSink> Receiver<K> {
     fn next_nack(&mut self, now: Instant) -> Option<Vec<NackRun>> {
         let reach = self.reach();
         let (delivery, manager) = (&mut self.delivery, self.duty.manager());
-        let refuses = |block| manager.is_some_and(|manager| manager.refuses(block));
+        let refuses = |block| {
+            manager.is_some_and(|manager| manager.refuses(block)) || self.suspects.holds_up(block)
+        };
         let runs = self.recovery.next_nack(now, delivery, &reach, refuses)?;
         self.stats.nacks_sent += 1;
         Some(runs)

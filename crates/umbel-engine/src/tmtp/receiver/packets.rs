@@ -12,6 +12,7 @@ use super::manager::Manager;
 use crate::recovery::reception::{Offered, Symbol};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{FEED, Purpose};
+use crate::tmtp::authentic::Authentic;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Arrival;
@@ -169,6 +170,7 @@ impl<K: SymbolSink> Receiver<K> {
             // Nothing is kept of a block before it is known. So the first block is known of which
             // children can be guaranteed every symbol.
             _ if header.sbn > self.delivery.known() => return Err(DropReason::FarAhead),
+            Purpose::Repair if self.is_early(header.sbn) => return Err(DropReason::FarAhead),
             Purpose::Repair
                 if header.sbn == self.delivery.known() && self.wariness.is_wary(now) =>
             {
@@ -189,6 +191,13 @@ impl<K: SymbolSink> Receiver<K> {
             self.ack_early(now);
         }
         Ok(())
+    }
+
+    /// Returns whether nothing has come of a block that is known to be next, in an open feed. Nobody
+    /// can have asked for its repair, and a stranger could fill the block before it is sent.
+    fn is_early(&self, block: u32) -> bool {
+        let is_open = self.authentic.as_ref().is_some_and(Authentic::is_open);
+        is_open && block == self.delivery.known() && !self.delivery.reception().is_part(block)
     }
 
     /// Returns whether the source is the parent. Other nodes may be out of reach of its repairs.

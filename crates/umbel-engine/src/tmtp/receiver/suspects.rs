@@ -14,7 +14,8 @@
 //!
 //! Once a block was wrong, the next ones are asked for before they come, so that a wrong symbol of
 //! them is known at once. Until the answer is there they are taken as they come, and without one
-//! nothing follows: sources of earlier releases answer only about what was sent.
+//! nothing follows: sources of earlier releases answer only about what was sent. The source tells
+//! everybody what several ask for (BLOCK_DIGESTS).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +44,8 @@ const MOST_BLAMED: u32 = 1024;
 #[derive(Debug)]
 struct Suspect {
     nonce: u64,
+    /// Key of the digests: the receiver's own, or the source's if it tells everybody.
+    key: SymbolKey,
     /// Source symbols, once the source has told.
     symbols: Option<u8>,
     /// Digests of the first symbols, as far as they came.
@@ -81,7 +84,7 @@ impl Suspects {
     pub(super) fn suspect(&mut self, now: Instant, block: u32, nonce: u64) -> bool {
         let may = self.may_ask(now, block, MOST_BLOCKS);
         if may {
-            self.blocks.insert(block, Suspect::new(now, nonce, false));
+            self.blocks.insert(block, Suspect::new(now, (nonce, self.key), false));
         }
         may
     }
@@ -100,7 +103,7 @@ impl Suspects {
 
     /// Asks for the digests of a block that is yet to come, or is coming. `nonce` is a fresh number.
     pub(super) fn expect(&mut self, now: Instant, block: u32, nonce: u64) {
-        self.blocks.insert(block, Suspect::new(now, nonce, true));
+        self.blocks.insert(block, Suspect::new(now, (nonce, self.key), true));
     }
 
     /// Returns whether a block was asked for before it came.
@@ -129,7 +132,7 @@ impl Suspects {
             return Ok(());
         }
         let digest = suspect.digest(esi).ok_or(DropReason::Suspect)?;
-        if digest == digest_of(&self.key, block, esi, symbol) {
+        if digest == digest_of(&suspect.key, block, esi, symbol) {
             return Ok(());
         }
         suspect.blamed += 1;
@@ -141,8 +144,8 @@ impl Suspects {
 
     /// Returns whether a symbol of a watched block is the source's.
     pub(super) fn is_right(&self, block: u32, esi: u32, symbol: &[u8]) -> bool {
-        let digest = self.blocks.get(&block).and_then(|suspect| suspect.digest(esi));
-        digest == Some(digest_of(&self.key, block, esi, symbol))
+        let Some(suspect) = self.blocks.get(&block) else { return false };
+        suspect.digest(esi) == Some(digest_of(&suspect.key, block, esi, symbol))
     }
 
     /// Asks again at once, with a cookie.
@@ -158,15 +161,32 @@ impl Suspects {
         self.blocks.iter().find(|(_, suspect)| asked(suspect)).map(|(&block, _)| block)
     }
 
-    /// Takes digests of a block's symbols from `first` on. The block has `symbols` source symbols.
-    /// Returns whether all its digests are there.
+    /// Returns the key of digests that were asked for.
+    pub(super) fn own_key(&self) -> SymbolKey {
+        self.key
+    }
+
+    /// Returns whether a block waits for digests.
+    pub(super) fn is_waiting_for(&self, block: u32) -> bool {
+        self.blocks.get(&block).is_some_and(|suspect| suspect.asked.is_some())
+    }
+
+    /// Returns whether nothing is to be asked for of a block, as it was wrong and its digests are
+    /// to come.
+    pub(super) fn holds_up(&self, block: u32) -> bool {
+        let waits = |suspect: &Suspect| suspect.asked.is_some() && !suspect.ahead;
+        self.blocks.get(&block).is_some_and(waits)
+    }
+
+    /// Takes digests of a block's symbols from `first` on, with their key. The block has `symbols`
+    /// source symbols. Returns whether all its digests are there.
     ///
     /// # Errors
     ///
     /// If nobody asked, or if they contradict what came before.
     pub(super) fn take(
         &mut self,
-        block: u32,
+        (block, key): (u32, SymbolKey),
         symbols: u8,
         first: u8,
         new: &[SymbolDigest],
@@ -174,6 +194,9 @@ impl Suspects {
         let suspect = self.blocks.get_mut(&block).ok_or(DropReason::NotAsked)?;
         if *suspect.symbols.get_or_insert(symbols) != symbols {
             return Err(DropReason::AbsurdBlock);
+        }
+        if suspect.key != key {
+            (suspect.key, suspect.digests) = (key, Vec::new());
         }
         suspect.digests.resize(watched(symbols, self.fec) as usize, None);
         let places = suspect.digests.iter_mut().skip(first.into());
@@ -226,9 +249,9 @@ impl Suspects {
 }
 
 impl Suspect {
-    fn new(now: Instant, nonce: u64, ahead: bool) -> Suspect {
+    fn new(now: Instant, (nonce, key): (u64, SymbolKey), ahead: bool) -> Suspect {
         let asked = Some(Asked { since: now, again: now, tries: 0 });
-        Suspect { nonce, symbols: None, digests: Vec::new(), asked, ahead, blamed: 0 }
+        Suspect { nonce, key, symbols: None, digests: Vec::new(), asked, ahead, blamed: 0 }
     }
 
     /// Returns the digest of a symbol, once all digests are there.

@@ -3,19 +3,24 @@
 //! They take reading and encoding a block, and few packets. So they are paced by what sending the
 //! block would take, at a part of the rate, but by no more than [`LONGEST`]: a slow feed is no
 //! reason to leave receivers without an answer. Who asks for the same block is answered at once.
+//!
+//! In an open feed everybody is told what several hosts ask for (BLOCK_DIGESTS), signed as
+//! heartbeats are. So an attack costs the same for a thousand receivers as for two. Who has lost
+//! that asks again, and is answered alone.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use umbel_wire::repository::SymbolKey;
+use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{BlockRun, Body, limits};
 
 use super::Source;
 use crate::Instant;
 use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::tmtp::api::FEED;
+use crate::tmtp::authentic::Authentic;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::symbol_digests::{digest_of, watched};
 use crate::tmtp::tree::Way;
@@ -31,6 +36,10 @@ const SHARE: u32 = 2;
 const LONGEST: Duration = Duration::from_millis(20);
 /// Blocks from the next one on about which questions are answered before they are sent.
 const AHEAD: u32 = 16;
+/// Most answers to everybody that are remembered, and time after one in which no other answer about
+/// the block follows: it is under way.
+const MOST_TOLD: usize = 64;
+const UNDER_WAY: Duration = Duration::from_millis(60);
 /// Most questions about a block that are answered at once: each takes a digest of each symbol.
 const MOST_AT_ONCE: usize = 16;
 
@@ -49,6 +58,10 @@ pub(super) struct Questions {
     waiting: VecDeque<Question>,
     /// Time before which none is answered.
     paced: Instant,
+    /// Answers to everybody that are to be sent.
+    for_all: VecDeque<Body>,
+    /// Blocks about which everybody was told, and when.
+    told: VecDeque<(u32, Instant)>,
 }
 
 impl Questions {
@@ -68,6 +81,23 @@ impl Questions {
             !takes
         });
         taken
+    }
+
+    /// Returns the next answer to everybody.
+    pub(super) fn poll_for_all(&mut self) -> Option<Body> {
+        self.for_all.pop_front()
+    }
+
+    fn note_told(&mut self, now: Instant, block: u32) {
+        if self.told.len() >= MOST_TOLD {
+            self.told.pop_front();
+        }
+        self.told.push_back((block, now));
+    }
+
+    /// Returns whether everybody was told about a block a moment ago.
+    fn is_under_way(&self, now: Instant, block: u32) -> bool {
+        self.told.iter().any(|&(told, at)| told == block && now.since(at) < UNDER_WAY)
     }
 
     fn ask(&mut self, question: Question) -> Result<(), DropReason> {
@@ -97,6 +127,7 @@ impl<S: SymbolSource> Source<S> {
     /// If it is not answered.
     pub(super) fn on_fetch_digests(
         &mut self,
+        now: Instant,
         question: Question,
         cookie: u64,
     ) -> Result<(), DropReason> {
@@ -111,6 +142,9 @@ impl<S: SymbolSource> Source<S> {
         }
         if block >= self.sent().saturating_add(AHEAD) {
             return Err(DropReason::AbsurdBlock);
+        }
+        if self.questions.is_under_way(now, block) {
+            return Err(DropReason::Duplicate);
         }
         self.questions.ask(question)
     }
@@ -142,26 +176,36 @@ impl<S: SymbolSource> Source<S> {
                 }
             }
         }
-        for question in self.questions.take(block) {
-            self.answer(question, k, &symbols);
+        let questions = self.questions.take(block);
+        let several = questions.iter().any(|question| question.address.ip() != address.ip());
+        if several && self.authentic.as_ref().is_some_and(Authentic::is_open) {
+            self.answer_all(block, k, &symbols);
+            self.questions.note_told(now, block);
+        } else {
+            for question in questions {
+                self.answer(question, k, &symbols);
+            }
         }
         let bytes = u64::from(count) * u64::from(self.config.shape.symbol_len);
         self.questions.paced = now + pause(self.throttle.rate(), bytes);
         self.shelf.release_fetched(block);
     }
 
-    /// Sends the digests of a block's symbols.
+    /// Sends the digests of a block's symbols to who asked.
     fn answer(&mut self, question: Question, k: u8, symbols: &[Bytes]) {
         let Question { address, nonce, key, block } = question;
-        let numbered = (0..).zip(symbols);
-        let digests: Vec<_> =
-            numbered.map(|(esi, symbol)| digest_of(&key, block, esi, symbol)).collect();
-        let mut first = 0;
-        for part in digests.chunks(limits::SYMBOL_DIGESTS) {
-            let digests = part.to_vec();
+        for (first, digests) in parts(&key, block, symbols) {
             let body = Body::SymbolDigests { nonce, symbols: k, first, digests };
             self.outbox.push_back((Way::Host(address), body));
-            first += part.len() as u8;
+        }
+    }
+
+    /// Sends the digests of a block's symbols to everybody.
+    fn answer_all(&mut self, block: u32, symbols: u8, contents: &[Bytes]) {
+        let key = self.digest_key;
+        for (first, digests) in parts(&key, block, contents) {
+            let body = Body::BlockDigests { key, block, symbols, first, digests };
+            self.questions.for_all.push_back(body);
         }
     }
 
@@ -170,6 +214,16 @@ impl<S: SymbolSource> Source<S> {
         self.questions.waiting.pop_front();
         self.shelf.release_fetched(block);
     }
+}
+
+/// Returns the digests of a block's symbols in parts that fit into a message, each with the ID of
+/// its first symbol.
+fn parts(key: &SymbolKey, block: u32, symbols: &[Bytes]) -> Vec<(u8, Vec<SymbolDigest>)> {
+    let numbered = (0..).zip(symbols);
+    let digests: Vec<_> =
+        numbered.map(|(esi, symbol)| digest_of(key, block, esi, symbol)).collect();
+    let firsts = (0..).step_by(limits::SYMBOL_DIGESTS).map(|first: usize| first as u8);
+    firsts.zip(digests.chunks(limits::SYMBOL_DIGESTS).map(<[_]>::to_vec)).collect()
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl<S: SymbolSource> Source<S> {
                 self.on_fetch(now, asker, cookie, (&runs, &alone))
             }
             Body::FetchDigests { nonce, cookie, key, block } if !arrival.multicast => {
-                self.on_fetch_digests(Question { address: from, nonce, key, block }, cookie)
+                self.on_fetch_digests(now, Question { address: from, nonce, key, block }, cookie)
             }
             Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
                 self.on_query(now, from, (nonce, cookie), after)

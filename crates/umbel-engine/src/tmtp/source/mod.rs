@@ -28,6 +28,7 @@ mod shares;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use umbel_wire::repository::SymbolKey;
 use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals};
 
 use super::TreeView;
@@ -120,6 +121,8 @@ pub struct Source<S> {
     help: Help,
     fetched: Fetched,
     questions: Questions,
+    /// Key of the digests that everybody is told.
+    digest_key: SymbolKey,
     reports: Reports,
     survey: Survey,
     /// Last totals of each child's subtree.
@@ -179,6 +182,7 @@ impl<S: SymbolSource> Source<S> {
             domain.timing(),
             draws.tree,
         );
+        let digest_key = blake3::derive_key("umbel tmtp symbol digests", &draws.cookies);
         Source {
             stage: Stage::Idle,
             shelf: Shelf::new(symbols),
@@ -188,6 +192,7 @@ impl<S: SymbolSource> Source<S> {
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED, config.fetch_credit),
             questions: Questions::default(),
+            digest_key: SymbolKey(digest_key),
             reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
@@ -522,7 +527,9 @@ impl<S: SymbolSource> Source<S> {
             let to = Address::Channel(self.config.node.data);
             (to, Some(self.config.node.scope), Body::Heartbeat(Box::new(heartbeat)))
         } else {
-            return None;
+            let body = self.questions.poll_for_all()?;
+            let to = Address::Channel(self.config.node.data);
+            (to, Some(self.config.node.scope), body)
         };
         self.stats.control_sent += 1;
         let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use umbel_wire::small_block::SmallBlockHeader;
-use umbel_wire::tmtp::Manifest;
+use umbel_wire::tmtp::{Manifest, MessageType};
 use umbel_wire::{Channel, Digest};
 
 use super::content::SYMBOL_LEN;
 use super::delivery::{LONG, complete, joined, rate};
-use super::world::{FEED, Weather, World};
+use super::world::{FEED, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand, Shape};
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand, Shape, node_id};
 
 /// Source symbols of a block, and blocks.
 const K: u8 = 16;
@@ -206,19 +206,30 @@ fn whatever_is_forged_and_lost_every_block_is_the_sources() {
     }
 }
 
-#[test]
-fn of_files_few_blocks_are_wrong_though_symbols_of_each_are_forged_while_it_is_sent() {
+/// Makes a world of files, open with signatures or as earlier releases had it, and sends them while
+/// a symbol of each block is forged for each receiver. Returns the number of blocks that were wrong.
+fn send_files_under_attack(keyed: bool) -> (World, usize) {
     let manifest = Some(Manifest { blocks: 1, len: 100, digest: Digest([1; 32]) });
-    let shape = Shape { manifest, ..World::shape(K, true) };
-    let mut world = World::new(6, vec![K; MANY.into()], shape, rate(1_000_000), |config| config);
+    let id = keyed.then(|| node_id(FEED, &secret_of(0)));
+    let shape = World::shape(K, true);
+    let shape = Shape { manifest, id: id.unwrap_or(shape.id), ..shape };
+    let mut world = World::new(6, vec![K; MANY.into()], shape, rate(1_000_000), |mut config| {
+        config.node.id = id.unwrap_or(config.node.id);
+        config.node.seed = keyed.then(|| secret_of(0));
+        config
+    });
     for (subnet, receivers) in SUBNETS.into_iter().enumerate() {
         for _ in 0..receivers {
             world.add_receiver(subnet, shape, |config| config);
+            world.run_for(Duration::from_millis(20));
         }
     }
     let members = world.receivers().len();
     world.run_until(LONG, |world| world.source().stats().totals.members == members as u32);
     prepare(&mut world);
+    // Small blocks are sent faster than the source reads them for digests.
+    world.may_drop(DropReason::OverLimit);
+    world.log = Some(Vec::new());
     world.extend_all();
     let mut wrong = 0;
     for turn in 0..LONG.as_millis() {
@@ -238,9 +249,32 @@ fn of_files_few_blocks_are_wrong_though_symbols_of_each_are_forged_while_it_is_s
         world.run_for(Duration::from_millis(1));
     }
     assert!(world.everyone_has_all(), "{}", world.state());
-    println!("{wrong} blocks were wrong");
     assert!(wrong > 0 && wrong <= 12 * members, "{wrong} blocks were wrong");
     let needed = members * usize::from(MANY) * usize::from(K);
     let stored = stored(&mut world);
     assert!(stored * 50 <= needed as u64 * 51, "{stored} symbols of {needed}");
+    (world, wrong)
+}
+
+/// Returns how many messages of a type the source has sent.
+fn told(world: &World, wanted: MessageType) -> usize {
+    let sent = world.log.iter().flatten().filter(|sent| sent.from == 0);
+    sent.filter(|sent| MessageType::of(&sent.payload) == Some(wanted)).count()
+}
+
+#[test]
+fn of_files_few_blocks_are_wrong_though_symbols_of_each_are_forged_while_it_is_sent() {
+    let (world, _) = send_files_under_attack(false);
+    assert_eq!(told(&world, MessageType::BlockDigests), 0, "nobody could check them");
+}
+
+#[test]
+fn in_an_open_feed_the_source_tells_everybody_the_digests_that_several_ask_for() {
+    let (world, wrong) = send_files_under_attack(true);
+    let (alone, all) =
+        (told(&world, MessageType::SymbolDigests), told(&world, MessageType::BlockDigests));
+    println!("{all} to all, {alone} alone, {wrong} blocks were wrong");
+    // One for each block, and few for those who ask at another time.
+    assert!(all <= usize::from(MANY) + wrong, "{all} to all, {alone} alone");
+    assert!(all > usize::from(MANY) / 2 && alone < usize::from(MANY), "{all}, {alone}");
 }
