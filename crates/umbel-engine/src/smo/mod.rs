@@ -52,8 +52,9 @@
 //! ([`umbel_wire::tcp::Options::membership`]): the port of the channel whose segments this
 //! connection takes, or 0. A helper delivers a multicast segment to the local connections whose
 //! last membership was its destination port, and to no other. Until it has seen one, and where a
-//! middlebox removes it, a connection is deaf, and nothing is wrong. Once attached, a child
-//! belongs to its master until it ends.
+//! middlebox removes it, a connection is deaf, and nothing is wrong. A deaf child is told again
+//! each second, as its host may have a new helper. Once attached, a child belongs to its master
+//! until it ends.
 //!
 //! # The connection of a child
 //!

@@ -46,6 +46,8 @@ pub struct Behaviour {
     pub vanishes: Option<Instant>,
     /// Time from which its helper is gone.
     pub loses_helper: Option<Instant>,
+    /// Time from which there is a new one.
+    pub regains_helper: Option<Instant>,
     /// Bytes that it sends to the source.
     pub sends: usize,
     /// Losses instead of those of the crowd.
@@ -215,6 +217,9 @@ impl Crowd {
         let member = &mut self.members[number];
         if member.behaviour.loses_helper.take_if(|at| *at <= now).is_some() {
             let _ = member.receiver.handle_command(now, ReceiverCommand::Help(false));
+        }
+        if member.behaviour.regains_helper.take_if(|at| *at <= now).is_some() {
+            let _ = member.receiver.handle_command(now, ReceiverCommand::Help(true));
         }
         let datagram = Datagram { by, hop_limit: Some(packet.hop_limit), payload: &packet.payload };
         member.receiver.handle_datagram(now, datagram);

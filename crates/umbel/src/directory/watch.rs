@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use umbel_net::wake::Waker;
 use umbel_wire::session::{FindSessions, SessionKind};
 
-use super::{Directory, SessionSelector, Sought, Station};
+use super::{Directory, SessionSelector, Station};
 
 /// Interval at which the directory is inspected.
 const LOOK: Duration = Duration::from_millis(500);

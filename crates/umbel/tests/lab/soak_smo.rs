@@ -111,6 +111,9 @@ fn ten_thousand_sockets_receive_the_same_from_one_server() {
 /// Number of downloads.
 const DOWNLOADS: usize = 200;
 
+/// Time after which a killed helper is started anew: what a service manager takes.
+const RESTART: Duration = Duration::from_secs(1);
+
 /// Returns the length of their file: 100 MiB, or what `UMBEL_MIB=20` says.
 fn file_len() -> u64 {
     let mib = std::env::var("UMBEL_MIB").ok().and_then(|text| text.parse::<u64>().ok());
@@ -187,4 +190,44 @@ fn two_hundred_downloads_survive_a_dead_helper_and_a_vanished_host() {
     // addition, what was lost when all of them began at once, about 1 MiB.
     let alone = of(unhelped).len() as u64 * (len / 4 * 6 / 5 + 2 * MIB);
     assert!(sent < 3 * len + alone, "{sent} bytes left the server");
+}
+
+#[test]
+#[ignore = "soak: minutes of both cores; see CONTRIBUTING"]
+fn two_hundred_downloads_return_to_multicast_when_a_killed_helper_is_started_anew() {
+    if !have(&["curl", "nft"]) {
+        return;
+    }
+    let Some(lab) = lab(&clients(&[0.01, 0.01, 0.0, 0.0])) else { return };
+    let hosts = ["h2", "h3", "h4", "h5"];
+    let (unhelped, len) = (2, file_len());
+    let site = Site::new(&lab);
+    files::make(&site.www(), &[("big", len)]);
+    let count = DOWNLOADS.to_string();
+    let server = site.serve_http(&["--window", "1min", "--receivers", &count]);
+    let mut helpers = hosts.map(|host| site.join(host, &[]));
+    let before = site.sent("h1");
+    let begin = Instant::now();
+    let downloads: Vec<Comparison> =
+        (0..DOWNLOADS).map(|n| site.compare(hosts[n % hosts.len()], "big")).collect();
+    let of_the_host: Vec<&Comparison> =
+        downloads.iter().skip(unhelped).step_by(hosts.len()).collect();
+    wait_for(&site, &of_the_host, len / 2);
+    let killed = (begin.elapsed(), site.sent("h1") - before);
+    helpers[unhelped].kill();
+    std::thread::sleep(RESTART);
+    helpers[unhelped] = site.join(hosts[unhelped], &[]);
+    let restarted = (begin.elapsed(), site.sent("h1") - before);
+    for download in &downloads {
+        download.expect(&site, len, 20 * MINUTE);
+    }
+    let (took, sent) = (begin.elapsed(), site.sent("h1") - before);
+    let summary = end(server);
+    println!(
+        "{DOWNLOADS} downloads of {len}: the helper of h4 was killed after {killed:?}, and started \
+         after {restarted:?}; all had the file after {took:?}; {:.2} times the file left the server; \
+         {summary}",
+        sent as f64 / len as f64,
+    );
+    assert!(sent < 3 * len, "{sent} bytes left the server");
 }

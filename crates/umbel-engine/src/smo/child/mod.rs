@@ -35,6 +35,8 @@ use crate::Instant;
 
 /// Least time between two answers to segments that are not acceptable [RFC 5961 §7].
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time after which a deaf child is told its membership again.
+const RETELL: Duration = Duration::from_secs(1);
 
 /// Source of the bytes that a child is sent.
 #[derive(Clone, Debug)]
@@ -126,6 +128,8 @@ pub(super) struct Child {
     pub(super) probe_due: bool,
     /// Whether it is to be told its membership, in an ACK of its own.
     pub(super) membership_due: bool,
+    /// When a deaf child was told so, last.
+    pub(super) membership_told: Instant,
     pub(super) is_queued: bool,
     /// Its place among the idle children of its master, if it waits for data.
     pub(super) idle_at: Option<u32>,
@@ -197,6 +201,7 @@ impl Child {
             ack_due: false,
             probe_due: false,
             membership_due: false,
+            membership_told: now,
             is_queued: false,
             idle_at: None,
             was_full: false,
@@ -238,6 +243,18 @@ impl Child {
             self.challenged = now;
         }
         may
+    }
+
+    /// Returns whether it is to be told its membership again, and notes that it is: it is deaf, and
+    /// its host may have a new helper, which knows nothing.
+    pub(super) fn retells_membership(&mut self, now: Instant) -> bool {
+        let is_due = !self.hearing.hears
+            && self.may_hear_master()
+            && now.since(self.membership_told) >= RETELL;
+        if is_due {
+            self.membership_told = now;
+        }
+        is_due
     }
 
     /// Returns whether multicast may reach it.

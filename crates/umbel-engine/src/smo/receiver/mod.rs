@@ -437,7 +437,8 @@ impl Engine for Receiver {
                 self.rst_due = Some(self.out.nxt);
                 self.close(ReceiverEvent::Broken(BreakReason::Aborted));
             }
-            ReceiverCommand::Help(helps) => self.helps = helps,
+            // A new helper knows nothing.
+            ReceiverCommand::Help(helps) => (self.helps, self.membership) = (helps, None),
             ReceiverCommand::Consumed(bytes) => {
                 self.unread = self.unread.saturating_sub(bytes as u64);
                 if self.state == State::Open && !self.has_ended {

@@ -268,7 +268,7 @@ impl Source {
             self.bring_forward(slot);
             return Some(to);
         }
-        if std::mem::take(&mut child.membership_due) {
+        if std::mem::take(&mut child.membership_due) || child.retells_membership(now) {
             self.push_ack(slot, buf);
             self.make_ready(slot);
             return Some(to);

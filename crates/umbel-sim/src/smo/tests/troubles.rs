@@ -90,6 +90,29 @@ fn who_loses_the_helper_goes_on_by_unicast() {
 }
 
 #[test]
+fn who_gets_a_new_helper_returns_to_multicast() {
+    const LEN: u64 = 10_000_000;
+    for seed in 0..5 {
+        let mut world = World::new(seed, &[link(20, 5, 100)]);
+        world.begin(seed, Feed::bulk(LEN).wait_for(6), |_| {});
+        let crowd =
+            Crowd::new(&world.session, world.session.receiver_config(), 6, seed).behave(|n| {
+                Behaviour {
+                    loses_helper: (n < 2).then(|| at(300)),
+                    regains_helper: (n < 2).then(|| at(2000)),
+                    ..Behaviour::default()
+                }
+            });
+        world.crowd(0, crowd);
+        world.run(120);
+        world.assert_whole(LEN, "a new helper");
+        let alone = world.stats().unicast.bytes;
+        println!("seed {seed}: {alone} bytes by unicast, {:?}", world.stats());
+        assert!(alone > 0 && alone < LEN / 4, "seed {seed}: {alone} bytes by unicast");
+    }
+}
+
+#[test]
 fn real_time_mode_loses_little_and_waits_for_nobody() {
     let mut world = World::new(1, &[link(10, 20, 100)]);
     let age = Duration::from_millis(500);
