@@ -18,7 +18,7 @@ mod smo;
 #[path = "attacks/streams.rs"]
 mod streams;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ use support::forgeries::{self, Announced, Sniffed};
 use support::group;
 use support::pipes::Pipe;
 use support::process::Process;
-use support::stranger::{DIRECTORY, Heard, Mark, Stranger, Voice};
+use support::stranger::{Heard, Mark, Stranger, Voice};
 use support::town::{
     Door, HONEST, SHAPE, STRANGER, STRANGERS, keyed, list_of, sniff, town, town_with,
 };
