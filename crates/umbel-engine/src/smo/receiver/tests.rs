@@ -87,6 +87,25 @@ fn syn_ack(ack: Seq) -> Vec<u8> {
     bytes
 }
 
+/// Returns an ACK of the source with the membership option.
+fn membership(ack: Seq) -> Vec<u8> {
+    let head = Head {
+        source_port: 7702,
+        destination_port: PORT,
+        seq: ISS.plus(1),
+        ack,
+        flags: Flags::ACK,
+        window: u16::MAX,
+        options: Options {
+            membership: Some(umbel_wire::tcp::Membership::Port(channel().port)),
+            ..Options::default()
+        },
+    };
+    let mut bytes = Vec::new();
+    head.emit(&mut bytes);
+    bytes
+}
+
 /// Returns a receiver whose connection was opened at time 0 and acknowledged 10 ms later.
 fn open(config: ReceiverConfig) -> Subject {
     let mut subject = subject(config);
@@ -253,9 +272,13 @@ fn without_a_helper_nothing_comes_by_multicast() {
     subject.handle_command(ms(15), ReceiverCommand::Help(false)).unwrap();
     multicast(&mut subject, 20, 0, b"x");
     subject.handle_command(ms(25), ReceiverCommand::Help(true)).unwrap();
-    multicast(&mut subject, 30, 0, b"y");
+    // A new helper knows no connection until the source tells it.
+    multicast(&mut subject, 30, 0, b"x");
+    let ack = membership(subject.out.una);
+    give(&mut subject, ms(40), Address::Host(host(1)), &ack);
+    multicast(&mut subject, 50, 0, b"y");
     assert_eq!(received(&mut subject), b"y");
-    subject.assert_dropped("NotReady 1");
+    subject.assert_dropped("NotReady 1, NotMember 1");
 }
 
 #[test]
