@@ -212,7 +212,7 @@ pub enum Body {
         digests: Vec<SymbolDigest>,
     },
     /// BLOCK_DIGESTS: the source tells everybody the digests of a block's symbols, since several
-    /// asked for them. Receivers of earlier releases drop it.
+    /// asked for them. Only in open feeds, where it is signed.
     BlockDigests {
         /// Key of the digests, drawn by the source.
         key: SymbolKey,

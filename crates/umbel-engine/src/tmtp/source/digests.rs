@@ -6,7 +6,7 @@
 //!
 //! In an open feed everybody is told what several hosts ask for (BLOCK_DIGESTS), signed as
 //! heartbeats are. So an attack costs the same for a thousand receivers as for two. Who has lost
-//! that asks again, and is answered alone.
+//! that asks again, and is answered alone, unless others ask again, too.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
