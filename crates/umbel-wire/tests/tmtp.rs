@@ -475,20 +475,12 @@ fn beacons_that_cannot_be_are_refused() {
 
 #[test]
 fn digests_of_no_symbols_or_of_too_many_are_refused() {
-    let digests = |symbols, first, count| Body::SymbolDigests {
-        nonce: 1,
-        symbols,
-        first,
-        digests: vec![SymbolDigest([7; 8]); count],
-    };
-    for bad in [digests(0, 0, 1), digests(1, 0, 0), digests(1, 0, 129), digests(1, 250, 6)] {
-        let Body::SymbolDigests { symbols, first, digests, .. } = bad.clone() else {
-            unreachable!("made above")
-        };
-        refused(bad, "digests of symbols");
-        let key = SymbolKey([5; 32]);
-        let told = Body::BlockDigests { key, block: 3, symbols, first, digests };
+    let (nonce, key, block) = (1, SymbolKey([5; 32]), 3);
+    for (symbols, first, count) in [(0, 0, 1), (1, 0, 0), (1, 0, 129), (1, 250, 6)] {
+        let digests = vec![SymbolDigest([7; 8]); count];
+        let told = Body::BlockDigests { key, block, symbols, first, digests: digests.clone() };
         refused(told, "digests of symbols");
+        refused(Body::SymbolDigests { nonce, symbols, first, digests }, "digests of symbols");
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use umbel_wire::feed::Recovery;
+use umbel_wire::repository::SymbolKey;
 use umbel_wire::tmtp::NodeId;
 #[cfg(doc)]
 use umbel_wire::tmtp::limits;
@@ -126,6 +127,11 @@ pub struct Draws {
 }
 
 impl Draws {
+    /// Returns the key of the digests that this node asks for, or tells everybody.
+    pub(in crate::tmtp) fn digest_key(&self) -> SymbolKey {
+        SymbolKey(blake3::derive_key("umbel tmtp symbol digests", &self.cookies))
+    }
+
     /// Creates generators that follow from the seed.
     pub fn from_seed(seed: u64) -> Draws {
         Draws {

@@ -86,6 +86,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.learn_digests(now, (block, key), shape, digests)
     }
 
+    /// Takes digests with their key, of a block that waits for them.
     fn learn_digests(
         &mut self,
         now: Instant,

@@ -43,7 +43,6 @@ mod wariness;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use umbel_wire::repository::SymbolKey;
 use umbel_wire::tmtp::{
     Body, Dismissal, Message, NodeId, Progress, ReceiverReport, ReceiverState, Refusal, Role,
     Timing, Totals, limits,
@@ -156,7 +155,7 @@ impl<K: SymbolSink> Receiver<K> {
         let shape = config.shape;
         let ledger = Ledger::new(config.timing);
         let help = Help::new(&config, &draws);
-        let key = blake3::derive_key("umbel tmtp symbol digests", &draws.cookies);
+        let digest_key = draws.digest_key();
         let authentic = Authentic::new(&config.node, (shape.id, shape.source), &draws.cookies);
         let tree = Tree::new(
             &config.node,
@@ -179,7 +178,7 @@ impl<K: SymbolSink> Receiver<K> {
             delivery: Delivery::new(sink, config.far_ahead),
             recovery: Recovery::new(&config.repair, shape.fec, shape.block_symbols, draws.recovery)
                 .by(config.node.recovery),
-            suspects: Suspects::new(SymbolKey(key), shape.fec),
+            suspects: Suspects::new(digest_key, shape.fec),
             wariness: Wariness::default(),
             acks: Acks::new(),
             duty: Duty::None(ledger),

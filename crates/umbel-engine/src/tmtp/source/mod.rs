@@ -172,6 +172,7 @@ impl<S: SymbolSource> Source<S> {
         let ledger = Ledger::new(timing_of(&config));
         let help = Help::new(&config, &draws);
         let domain = Domain::new(config.node.feed, config.shape.fec, config.repair, ledger, 0);
+        let digest_key = draws.digest_key();
         let authentic =
             Authentic::new(&config.node, (config.node.id, config.shape.source), &draws.cookies);
         let tree = Tree::new(
@@ -182,7 +183,6 @@ impl<S: SymbolSource> Source<S> {
             domain.timing(),
             draws.tree,
         );
-        let digest_key = blake3::derive_key("umbel tmtp symbol digests", &draws.cookies);
         Source {
             stage: Stage::Idle,
             shelf: Shelf::new(symbols),
@@ -192,7 +192,7 @@ impl<S: SymbolSource> Source<S> {
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED, config.fetch_credit),
             questions: Questions::default(),
-            digest_key: SymbolKey(digest_key),
+            digest_key,
             reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
