@@ -153,7 +153,8 @@ pub struct SourceConfig {
     pub removal: RemovalRules,
     /// Number of connections at most. Default 10,000.
     pub children: usize,
-    /// Number of half-open connections at most. The oldest give way. Default 4,096.
+    /// Number of half-open connections at most. The oldest give way. Default 65,536, about 17 MB,
+    /// so that a client has 8 s to answer in a flood of 8,000 SYNs a second.
     pub half_open: usize,
     /// Bytes that a child may send before the host consumes them, at most 65,535, which is the
     /// default.
@@ -198,7 +199,7 @@ impl SourceConfig {
             real_time: None,
             removal: RemovalRules::default(),
             children: 10_000,
-            half_open: 4096,
+            half_open: 65_536,
             receive_buffer: u16::MAX,
             initial_rto: Duration::from_secs(1),
             rto: (Duration::from_millis(200), Duration::from_mins(1)),

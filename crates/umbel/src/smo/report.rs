@@ -25,6 +25,9 @@ pub struct Report {
     pub receivers: usize,
     /// Of these, those that multicast reaches.
     pub hearing: usize,
+    /// Connections that are being opened.
+    #[serde(default)]
+    pub half_open: usize,
     /// Streams that are being multicast.
     pub streams: usize,
     /// Rate of first acknowledgements in the last second, in bits per second.

@@ -8,6 +8,10 @@ use umbel_wire::tcp::Seq;
 
 use crate::Instant;
 
+/// Part of the table up to which a SYN/ACK is sent again. Beyond it most of those that wait never
+/// answer, and a client whose SYN/ACK was lost sends its SYN again.
+const CALM_SHARE: usize = 16;
+
 /// A connection that is being opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opened {
@@ -26,8 +30,8 @@ pub(super) struct Opened {
 struct Entry {
     id: u64,
     opened: Opened,
-    /// Transmissions of the SYN/ACK.
-    transmissions: u32,
+    /// Times at which the SYN/ACK was due.
+    attempts: u32,
     due: Instant,
 }
 
@@ -89,7 +93,7 @@ impl HalfOpen {
         }
         let due = opened.since + self.rto;
         self.due.insert((due, id), peer);
-        self.all.insert(peer, Entry { id, opened, transmissions: 1, due });
+        self.all.insert(peer, Entry { id, opened, attempts: 1, due });
         is_full
     }
 
@@ -104,25 +108,28 @@ impl HalfOpen {
     pub(super) fn remove(&mut self, peer: &SocketAddr) -> Option<(Opened, bool)> {
         let entry = self.all.remove(peer)?;
         self.due.remove(&(entry.due, entry.id));
-        Some((entry.opened, entry.transmissions == 1))
+        Some((entry.opened, entry.attempts == 1))
     }
 
-    /// Returns the next peer whose SYN/ACK is due again, and sets the time of the one after it.
-    /// Connections whose SYN/ACK has left `most` times are given up.
+    /// Returns the next peer whose SYN/ACK is sent again, and sets the time of the one after it.
+    /// Connections whose SYN/ACK was due `most` times are given up.
     pub(super) fn pop_due(&mut self, now: Instant, most: u32) -> Option<SocketAddr> {
+        let is_calm = self.all.len() <= (self.capacity / CALM_SHARE).max(1);
         while self.next_due().is_some_and(|at| at <= now) {
             let ((_, id), peer) = self.due.pop_first()?;
             let Some(entry) = self.all.get_mut(&peer).filter(|known| known.id == id) else {
                 continue;
             };
-            if entry.transmissions >= most {
+            if entry.attempts >= most {
                 self.all.remove(&peer);
                 continue;
             }
-            entry.due = now + self.rto * (1 << entry.transmissions.min(6));
-            entry.transmissions += 1;
+            entry.due = now + self.rto * (1 << entry.attempts.min(6));
+            entry.attempts += 1;
             self.due.insert((entry.due, id), peer);
-            return Some(peer);
+            if is_calm {
+                return Some(peer);
+            }
         }
         None
     }

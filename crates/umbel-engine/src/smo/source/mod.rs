@@ -53,6 +53,8 @@ const MAX_CONTROL: usize = 8192;
 const BACKLOG_SHARE: usize = 4;
 /// Answers that may wait in any case, if there is room for as many half-open connections.
 const LEAST_BACKLOG: usize = 8;
+/// Answers that may wait in no case, as a kernel has a backlog of so many.
+const MOST_BACKLOG: usize = 1024;
 
 /// A TCP server whose connections share multicast streams. The state machine is drawn in the
 /// [module](super).
@@ -263,7 +265,7 @@ impl Source {
     fn has_backlog(&self) -> bool {
         let half_open = self.config.half_open;
         let backlog = (half_open / BACKLOG_SHARE).max(half_open.min(LEAST_BACKLOG));
-        self.control.len() >= backlog.clamp(1, MAX_CONTROL)
+        self.control.len() >= backlog.clamp(1, MOST_BACKLOG)
     }
 
     /// Does what follows from a change of a child: timers, retransmissions, its standing in its

@@ -9,7 +9,7 @@ use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
 use super::network::{Network, PORT, Way, content};
 use crate::chance::{Generator, generator, uniform};
-use crate::smo::receiver::{ReceiverCommand, ReceiverEvent};
+use crate::smo::receiver::{self, ReceiverCommand, ReceiverEvent};
 use crate::smo::*;
 use crate::testing::{events, seeds, sent};
 use crate::{Address, Datagram, Engine, Instant};
@@ -355,6 +355,28 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     assert!(network.reaches(MINUTE, |network| network.receivers[0].got.len() == 50_000));
     network.run_for(MINUTE);
     assert_eq!(network.source.half_open(), 0);
+}
+
+/// In a flood of 8,000 SYNs a second somebody answers after seconds, as its first answers were lost.
+#[test]
+fn who_answers_late_in_a_flood_of_syns_is_still_known() {
+    let mut network = Network::new(1, |_| {});
+    // Its SYN, which it sends again after a second, is answered again.
+    network.may_drop(receiver::DropReason::Duplicate);
+    network.add(Way::clean(1500), |_| {});
+    network.tell(0, ReceiverCommand::Connect);
+    for n in 0..40_000 {
+        let now = network.now;
+        give_syn(&mut network.source, now, n);
+        network.drain(0);
+        if n % 8 == 7 {
+            network.run_for(Duration::from_millis(1));
+        }
+    }
+    assert!(network.receivers[0].has(&ReceiverEvent::Connected));
+    // Each SYN was answered once, while thousands of others were half open.
+    let answers = network.source.stats().control;
+    assert!((40_000..40_100).contains(&answers), "{answers} answers");
 }
 
 /// SYNs at a higher rate than the pace of the stream, whose answers the host sends at once.

@@ -45,12 +45,13 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     let traffic = &report.traffic;
     let mut lines = vec![
         format!(
-            "{} on {}, for {:.0} s: {} receivers, {} by multicast; {} streams at {}",
+            "{} on {}, for {:.0} s: {} receivers, {} by multicast, {} half open; {} streams at {}",
             report.listen,
             report.channel,
             report.seconds,
             report.receivers,
             report.hearing,
+            report.half_open,
             report.streams,
             rate(report.rate_bits_per_s)
         ),

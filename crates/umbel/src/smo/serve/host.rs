@@ -67,6 +67,8 @@ pub struct ServeSummary {
     pub together: u64,
     /// Connections that ended before their time.
     pub removed: u64,
+    /// Connections that were being opened at the end.
+    pub half_open: usize,
     /// Bytes and segments.
     pub traffic: Traffic,
     /// Input discarded, by reason.
@@ -222,6 +224,7 @@ impl<L: Library> ServeHost<L> {
             answers: self.desk.answers,
             together: self.desk.together,
             removed: self.removed,
+            half_open: self.report.half_open,
             traffic: self.report.traffic,
             drops: self.report.drops.clone(),
             filtered: self.report.filtered,
@@ -245,6 +248,7 @@ impl<L: Library> ServeHost<L> {
         report.drops = drops;
         report.filtered = self.acks.dropped();
         (report.receivers, report.hearing, report.traffic) = (receivers, hearing, traffic);
+        report.half_open = engine.half_open();
         report.seconds = at.as_secs_f64();
         report.streams = self.desk.streams();
         report.rate_bits_per_s = self.meter.bits_per_s();
