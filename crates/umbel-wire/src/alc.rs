@@ -87,7 +87,7 @@ impl<'a> DataPacket<'a> {
             return parse_any(packet);
         };
         let first = word(header, 0);
-        if first & FIXED_MASK != FIXED_WORD {
+        if !is_fixed(first) {
             return parse_any(packet);
         }
         let scheme = scheme(first as u8)?;
@@ -103,6 +103,11 @@ impl<'a> DataPacket<'a> {
         };
         Ok(DataPacket { header, symbol })
     }
+}
+
+/// Returns whether the first word of a packet is that of the layout that Umbel emits.
+pub(crate) const fn is_fixed(first: u32) -> bool {
+    first & FIXED_MASK == FIXED_WORD
 }
 
 /// Parses a packet in any legal shape.

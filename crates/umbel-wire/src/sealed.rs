@@ -40,7 +40,7 @@
 //! contexts `umbel 2026 repository: data channel` and `umbel 2026 repository: control group`, the
 //! first 16 bytes of each.
 
-use crate::alc::{DataHeader, DataPacket};
+use crate::alc::{self, DataHeader, DataPacket};
 use crate::srm::MemberId;
 use crate::{EmitError, ParseError};
 
@@ -105,7 +105,8 @@ impl<'a> SealedPacket<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the packet is malformed or not sealed.
+    /// Returns an error if the packet is malformed, not sealed, or in a layout other than that
+    /// which is drawn above.
     pub fn parse(packet: &'a [u8]) -> Result<SealedPacket<'a>, ParseError> {
         let (associated, sealed) = packet
             .split_first_chunk::<{ SealedHeader::LEN }>()
@@ -122,6 +123,9 @@ impl<'a> SealedPacket<'a> {
         plain[..EXTENSION].copy_from_slice(&associated[..EXTENSION]);
         plain[WORDS.0] = WORDS.1 - EXT_AUTH[1];
         plain[EXTENSION..].copy_from_slice(&associated[EXTENSION + 8..]);
+        if !alc::is_fixed(number(&plain, 0)) {
+            return Err(ParseError::Value { what: "sealed packet", problem: "another layout" });
+        }
         let header = SealedHeader {
             header: DataPacket::parse(&plain)?.header,
             key: u16::from_be_bytes([associated[EXTENSION + 2], associated[EXTENSION + 3]]),
@@ -239,6 +243,16 @@ mod tests {
         for len in 0..packet.len() {
             SealedPacket::parse(&packet[..len]).unwrap_err();
         }
+    }
+
+    /// TSI and TOI have two bytes each, as ALC permits, and an extension of a word takes the rest.
+    #[test]
+    fn a_sealed_packet_of_another_layout_is_refused() {
+        let mut packet = [&HEADER.emit().unwrap()[..], &[9; 20]].concat();
+        packet[1] = 0x14;
+        packet[16] = 0xFF;
+        DataPacket::parse(&packet).unwrap();
+        SealedPacket::parse(&packet).unwrap_err();
     }
 
     #[test]

@@ -21,8 +21,8 @@ use umbel_wire::{DataPacket, Parsed};
 use umbel_wire::{SmallBlockHeader, SmallBlockPacket, basep, igmp, ip, lms, membership, mld};
 use umbel_wire::{pgm, pim, rlm, srm, tcp, tmtp};
 
-/// Flag A of an LCT header, in its second byte [RFC 5651 §5.1].
-const CLOSES_SESSION: u8 = 0x02;
+/// Flags A and B of an LCT header, in its second byte [RFC 5651 §5.1].
+const CLOSES: u8 = 0x03;
 
 /// Checks that a parsed packet can be emitted, and that parsing it returns the same packet.
 pub fn data_packet(bytes: &[u8]) {
@@ -32,11 +32,11 @@ pub fn data_packet(bytes: &[u8]) {
 }
 
 /// Checks that the header of a sealed packet, and of a sealed message, is emitted as it was parsed.
-/// That of a packet may say that the session is closed, which nobody looks at or emits.
+/// That of a packet may say that session or object are closed, which nobody looks at or emits.
 pub fn sealed_packet(bytes: &[u8]) {
     if let Ok(packet) = SealedPacket::parse(bytes) {
         let mut associated = packet.associated.to_vec();
-        associated[1] &= !CLOSES_SESSION;
+        associated[1] &= !CLOSES;
         assert_eq!(packet.header.emit().as_ref().map(|bytes| &bytes[..]), Ok(&associated[..]));
         assert_eq!([packet.associated, packet.sealed].concat(), bytes);
         assert_eq!(DataPacket::parse(bytes).unwrap().header, packet.header.header);
