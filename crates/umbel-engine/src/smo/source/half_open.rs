@@ -30,7 +30,7 @@ pub(super) struct Opened {
 struct Entry {
     id: u64,
     opened: Opened,
-    /// Times at which the SYN/ACK was due.
+    /// Number of times that the SYN/ACK was due.
     attempts: u32,
     due: Instant,
 }

@@ -357,7 +357,8 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     assert_eq!(network.source.half_open(), 0);
 }
 
-/// In a flood of 8,000 SYNs a second somebody answers after seconds, as its first answers were lost.
+/// In a flood of 8,000 SYNs a second an answer comes after 3 s: the way is long, as if others had
+/// been lost.
 #[test]
 fn who_answers_late_in_a_flood_of_syns_is_still_known() {
     let mut network = Network::new(1, |_| {});
