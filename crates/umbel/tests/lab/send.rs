@@ -429,7 +429,8 @@ fn the_rate_finds_a_bottleneck_behind_the_source() {
     }
     let summary = sender.wait_done(SOON);
     let sent = ["packets", "repairs", "fetched"].map(|field| number(&summary, field));
-    // At a constant 300 Mbit/s it would be ten times the file.
+    // At a constant 300 Mbit/s it would be ten times the file. It is half of it on a quiet machine.
+    // Where the link's emulator waits for a core, the link loses packets at any rate.
     let [packets, repairs, fetched] = sent;
-    assert!(repairs + fetched < packets * 3 / 2, "{summary}");
+    assert!(repairs + fetched < packets * 4, "{summary}");
 }
