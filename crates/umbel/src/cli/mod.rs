@@ -51,7 +51,8 @@ pub use self::panics::end_on_panic;
   umbel serve ./repo                                offer a directory; prints the line for clients
   umbel get 'umbel://192.0.2.2:7700/?pin=…' -o out  get all of it
   umbel send ./dir --name nightly                   push to whoever runs `umbel recv nightly`
-  umbel stream talk.mp4 --name lecture              live, in layers: `umbel watch lecture -o - | ffplay -`
+  umbel stream talk.mp4 --name lecture              live, in layers
+  umbel watch lecture -o - | ffplay -               on any number of other machines
   umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      why does multicast not arrive?")]
 pub struct Cli {
     #[command(flatten)]
@@ -198,4 +199,25 @@ fn start_logging(verbose: u8) {
         .without_time();
     // A second start, as in tests, changes nothing.
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names lines of the texts after the help of a command and its subcommands that a terminal of
+    /// 100 columns would break.
+    fn long_lines(command: &clap::Command, found: &mut Vec<String>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long = text.lines().filter(|line| line.chars().count() > 100);
+        found.extend(long.map(|line| format!("{}: {line}", command.get_name())));
+        command.get_subcommands().for_each(|command| long_lines(command, found));
+    }
+
+    #[test]
+    fn texts_after_the_help_fit_into_100_columns() {
+        let mut found = Vec::new();
+        long_lines(&Cli::command(), &mut found);
+        assert!(found.is_empty(), "{found:#?}");
+    }
 }

@@ -40,7 +40,7 @@ use super::output::{Meter, Output};
   umbel repro all --out out/                         all five, in folders; open out/index.html
   umbel repro lms --out out/ --redraw --pdf          the figures of its runs once more, as PDF, too
   umbel repro all --out out/ --resume                go on after it was killed, or with more --seeds
-  umbel repro repository --out out/ --strict         exit 1 unless every number is within its bounds")]
+  umbel repro repository --out out/ --strict         exit 1 unless all numbers are within bounds")]
 pub(super) struct ReproArgs {
     #[command(subcommand)]
     paper: Paper,

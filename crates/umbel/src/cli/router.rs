@@ -19,13 +19,13 @@ use crate::router::{RouterOptions, route, status};
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   umbel router                                  route multicast between all interfaces
-  umbel router --config router.toml             with options from a file: interface = [\"eth0\", \"eth1\"]
+  umbel router --config router.toml             with options from a file: interface = [\"eth0\"]
   umbel router status                           interfaces, neighbours, channels, repliers
   umbel router --http 127.0.0.1:7780            metrics for Prometheus at /metrics
   umbel router --table 100                      beside another router; `ip mrule` says what is whose
 It asks for members by IGMPv3 and MLDv2, builds source-specific trees by PIM (pimd and FRR are
-understood), and lets receivers repair losses from the nearest helper (LMS). Unicast routes are those
-of the system. It needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN; it runs until Ctrl-C.")]
+understood), and lets receivers repair losses from the nearest helper (LMS). Unicast routes are
+those of the system. It needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN; it runs until Ctrl-C.")]
 pub(super) struct RouterArgs {
     #[command(subcommand)]
     command: Option<Command>,

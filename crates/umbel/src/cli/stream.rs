@@ -39,9 +39,9 @@ use crate::stream::{
   umbel stream --rtp film.sdp --name film --simulcast    encodings that `ffmpeg -f rtp` sends
   umbel watch film --rtp 127.0.0.1:5004 --sdp-out watch.sdp
 Each receiver gets as many layers as its path carries. A layer adds to those below it. Its rate is
-what it takes on the wire, headers and repairs included. With --hls, a layer is a rendition, of which
-each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_name). With --rtp, a
-layer is a medium of the session description, and its packets are carried as they are.
+what it takes on the wire, headers and repairs included. With --hls, a layer is a rendition, of
+which each receiver gets one; the directory has a master playlist (ffmpeg: -master_pl_name). With
+--rtp, a layer is a medium of the session description, and its packets are carried as they are.
 Ends with the video, or by Ctrl-C. Receivers are told.")]
 pub(super) struct StreamArgs {
     /// Source of pictures: `-` for Y4M on standard input, a file, a URL, `camera`, or /dev/videoN

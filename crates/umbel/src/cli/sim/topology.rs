@@ -12,6 +12,9 @@ use umbel_sim::topology::generate::{Generator, known};
 
 use crate::cli::output::Output;
 
+/// Most characters of the names of parameters in a line of the help.
+const WIDTH: usize = 78;
+
 /// Options of `umbel sim topology`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = after_help(), after_help = after_help())]
@@ -36,7 +39,16 @@ Generators, and what each takes:
 "
     .to_owned();
     for (name, about, keys) in known() {
-        let _ = writeln!(text, "  {name:<13} {about}\n  {:<13} {}", "", keys.join(", "));
+        let _ = writeln!(text, "  {name:<13} {about}");
+        let mut line = String::new();
+        for key in keys {
+            if line.len() + key.len() > WIDTH {
+                let _ = writeln!(text, "{:16}{},", "", std::mem::take(&mut line));
+            }
+            line += if line.is_empty() { "" } else { ", " };
+            line += key;
+        }
+        let _ = writeln!(text, "{:16}{line}", "");
     }
     text += "\nlink, source_link and access take rate, delay, jitter, loss, loss_burst, loss_good, \
              loss_bad\nand queue, as in `access.delay=2ms`; source_link and access also up and \

@@ -43,8 +43,8 @@ impl HelperArgs {
   umbel smo join 232.7.7.7:8080@192.0.2.2          until Ctrl-C; any program on this host profits
   umbel smo join 232.7.7.7:8080@192.0.2.2 -- curl -O http://192.0.2.2:8080/big.iso
   umbel smo join [ff3e::7]:8080@2001:db8::2 --for 1h --delivery agent
-Programs need not know of it, and go on by unicast when it ends. ebpf needs CAP_BPF, CAP_NET_ADMIN and
-Linux 6.6, agent CAP_NET_RAW. With a command, the exit code is that of the command.")]
+Programs need not know of it, and go on by unicast when it ends. ebpf needs CAP_BPF, CAP_NET_ADMIN
+and Linux 6.6, agent CAP_NET_RAW. With a command, the exit code is that of the command.")]
 pub(super) struct JoinArgs {
     #[command(flatten)]
     helper: HelperArgs,

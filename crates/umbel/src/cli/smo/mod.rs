@@ -20,8 +20,8 @@ use super::output::Output;
   curl -O http://192.0.2.2:8080/big.iso                                   any program, unchanged
   umbel smo status                                                        on the server
 Clients are ordinary: their kernel's TCP, any program. What many ask for at the same time is sent
-once. A host without `join` is served by unicast, at the same address. Linux; serve and join need the
-capabilities CAP_NET_RAW and CAP_NET_ADMIN, join with eBPF CAP_BPF, too.")]
+once. A host without `join` is served by unicast, at the same address. Linux; serve and join need
+the capabilities CAP_NET_RAW and CAP_NET_ADMIN, join with eBPF CAP_BPF, too.")]
 pub(super) struct SmoArgs {
     #[command(subcommand)]
     command: Command,

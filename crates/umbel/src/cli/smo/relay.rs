@@ -21,10 +21,11 @@ use crate::smo::serve::ServeObserver;
                                                    a stream, once more to many
   umbel smo relay 232.7.7.7:8080@192.0.2.2 --listen :80 --channel 232.7.7.8:80 --http
                                                    a web site: curl http://RELAY/big.iso
-A relay is an ordinary client of its server, and a server for its own clients, which connect to it as
-to any other. Without --http it connects to its server when it begins. It holds no more than --buffer
-of a stream: if its clients are slow, the server waits, or with --max-delay they are cut off. If the
-server cuts the relay off, it goes on where the stream is then, and its clients are cut off, too.")]
+A relay is an ordinary client of its server, and a server for its own clients, which connect to it
+as to any other. Without --http it connects to its server when it begins. It holds no more than
+--buffer of a stream: if its clients are slow, the server waits, or with --max-delay they are cut
+off. If the server cuts the relay off, it goes on where the stream is then, and its clients are cut
+off, too.")]
 pub(super) struct RelayArgs {
     #[command(flatten)]
     helper: HelperArgs,
