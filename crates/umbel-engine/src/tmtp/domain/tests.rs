@@ -12,12 +12,12 @@ use crate::symbols::Load;
 
 const T_ACK: Duration = Duration::from_millis(1100);
 
-/// Blocks of one symbol, up to this number.
-struct Shelf(u32);
+/// Blocks up to this number, each of so many symbols.
+struct Shelf(u32, u8);
 
 impl Stock for Shelf {
     fn held(&self, block: u32) -> Option<u8> {
-        (block < self.0).then_some(1)
+        (block < self.0).then_some(self.1)
     }
 
     fn prefetch(&mut self, _: u32, _: Range<u32>) {}
@@ -41,7 +41,7 @@ fn domain(blocks: u32) -> (Domain, Shelf) {
     for block in 0..blocks {
         domain.extend(at(u64::from(block) * 100), block + 1);
     }
-    (domain, Shelf(blocks))
+    (domain, Shelf(blocks, 1))
 }
 
 /// Creates the acknowledgement of this number.
@@ -130,10 +130,10 @@ fn a_child_that_holds_up_everyone_is_evicted_unless_it_lacks_nothing_that_is_her
     let (mut domain, _) = domain(5);
     let evict = |domain: &mut Domain, ms, stock: &Shelf| domain.on_timeout(at(ms), stock, false);
     // The parent itself has nothing.
-    assert_eq!(evict(&mut domain, 40_000, &Shelf(0)), []);
+    assert_eq!(evict(&mut domain, 40_000, &Shelf(0, 1)), []);
     domain.on_ack(at(50_000), NodeId(2), &ack(0, 5, &[]), 5).unwrap();
-    assert_eq!(evict(&mut domain, 60_000, &Shelf(5)), []);
-    assert_eq!(evict(&mut domain, 71_000, &Shelf(5)), [NodeId(1)]);
+    assert_eq!(evict(&mut domain, 60_000, &Shelf(5, 1)), []);
+    assert_eq!(evict(&mut domain, 71_000, &Shelf(5, 1)), [NodeId(1)]);
     assert_eq!(domain.acked_below(), 5);
     assert!(domain.may_send(at(71_000)));
 }
@@ -161,6 +161,28 @@ fn without_children_all_is_acknowledged() {
 }
 
 #[test]
+fn a_child_that_never_answers_gets_a_symbol_in_each_t_retrans() {
+    for fec in [false, true] {
+        let ledger = Ledger::new(TimingConfig::default());
+        let mut domain = Domain::new(Tsi(7), fec, RepairConfig::default(), ledger, 0);
+        let mut stock = Shelf(10, 8);
+        domain.adopt(at(0), NodeId(1), 0, 0);
+        domain.adopt(at(0), NodeId(2), 0, 0);
+        (0..10).for_each(|block| domain.extend(at(u64::from(block) * 20), block + 1));
+        let mut repairs = Vec::new();
+        for round in 0..100 {
+            let now = at(200 + 50 * u64::from(round));
+            domain.on_ack(now, NodeId(1), &ack(round, 10, &[]), 10).unwrap();
+            domain.on_timeout(now, &stock, false);
+            repairs.extend(repaired(&mut domain, &mut stock, now));
+        }
+        // T_retrans falls from 300 to 150 ms, in 5 s.
+        assert!((16..36).contains(&repairs.len()), "{}", repairs.len());
+        assert!(repairs.iter().all(|&block| block == 0));
+    }
+}
+
+#[test]
 fn t_ack_follows_the_round_trip_and_the_number_of_children() {
     let repair = RepairConfig::default();
     let mut domain = Domain::new(Tsi(7), false, repair, Ledger::new(TimingConfig::default()), 0);
@@ -168,12 +190,12 @@ fn t_ack_follows_the_round_trip_and_the_number_of_children() {
     let echo = Echo { stamp_ns: 1_000_000_000, held: Duration::from_millis(100) };
     let measured = Ack { echo: Some(echo), ..ack(0, 0, &[]) };
     domain.on_ack(at(1300), NodeId(0), &measured, 0).unwrap();
-    domain.on_timeout(at(1300), &Shelf(0), false);
+    domain.on_timeout(at(1300), &Shelf(0, 1), false);
     assert_eq!(domain.timing().rtt, Duration::from_millis(200));
     assert_eq!(domain.timing().t_ack, Duration::from_millis(400));
     for id in 1..1000 {
         domain.adopt(at(1400), NodeId(id), 0, 0);
     }
-    domain.on_timeout(at(3000), &Shelf(0), false);
+    domain.on_timeout(at(3000), &Shelf(0, 1), false);
     assert_eq!(domain.timing().t_ack, Duration::from_secs(1));
 }
