@@ -107,6 +107,11 @@ impl Child {
         }
     }
 
+    /// Returns whether the child has acknowledged anything, however little.
+    pub(super) fn has_answered(&self) -> bool {
+        self.round.is_some()
+    }
+
     /// Notes what the child holds. Only blocks that it never held count as progress, so that no
     /// child holds up the feed by missing the same block again and again.
     fn note_held(&mut self, now: Instant) {
@@ -291,7 +296,7 @@ impl Children {
         let least = self.acked_below().unwrap_or(0);
         let caught_up = |(_, child): &(&NodeId, &Child)| {
             child.standing == Standing::Passed
-                && child.round.is_some()
+                && child.has_answered()
                 && child.progress.below >= least
                 && !child.is_stalled(now, while_)
         };

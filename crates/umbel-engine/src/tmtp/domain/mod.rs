@@ -339,9 +339,12 @@ impl Domain {
         let since = Instant::EPOCH + since;
         for block in self.intervals.retransmit(now) {
             for (_, child) in self.children.iter().filter(|(_, child)| child.counts()) {
-                let adaptive = self.ledger.config.adaptive;
-                let lack = if adaptive { due_to(child, block, since) } else { child.lack(block) };
-                let Some(lack) = lack else { continue };
+                let Some(lack) = child.lack(block) else { continue };
+                if self.ledger.config.adaptive && !worth_sending(child, block, since) {
+                    continue;
+                }
+                let is_stranger = self.budget.is_some() && !child.has_answered();
+                let lack = if is_stranger { one_symbol() } else { lack };
                 let held = stock.held(block);
                 self.repairs.ask(now, block, lack, held, hold_down);
             }
@@ -427,16 +430,18 @@ impl Debts for Domain {
     }
 }
 
-/// Returns what to send of a block that a child does not acknowledge; `None` for nothing. A child
-/// that was silent since, or has no room, gets one symbol of the first block that it lacks: its
-/// answer shows that it is back. Whole blocks would give a stranger that never answers a large share
-/// of the rate. The paper sends all again, whatever the reason.
-fn due_to(child: &Child, block: u32, since: Instant) -> Option<Lack> {
-    let lack = child.lack(block)?;
-    if child.heard >= since && !child.progress.full {
-        return Some(lack);
-    }
-    (block == child.progress.below).then(|| Lack::Exact(std::iter::once(0).collect()))
+/// Returns whether a child that does not acknowledge a block is likely to miss it and to take it
+/// now. A child that was silent since, or has no room, gets only its first missing block: its
+/// answer shows that it is back. The paper sends all again, whatever the reason.
+fn worth_sending(child: &Child, block: u32, since: Instant) -> bool {
+    block == child.progress.below || child.heard >= since && !child.progress.full
+}
+
+/// Returns what to send of a block to a child of an open feed that never acknowledged anything: one
+/// symbol provokes its answer as well. Whole blocks would give a stranger who never answers a large
+/// share of the rate.
+fn one_symbol() -> Lack {
+    Lack::Exact(std::iter::once(0).collect())
 }
 
 /// Returns how many repair symbols to send so that `count` of them arrive most times.
