@@ -382,8 +382,8 @@ fn a_storm_of_requests_is_limited_and_counted() {
     let id = Pid::from_raw(session.routers.process("r3").id() as i32);
     let until = std::time::Instant::now() + SOON;
     while flood(&session) == 0 {
-        // On a busy machine a storm may be slower than the limit. A router that pauses has all of it
-        // to read at once.
+        // On a busy machine a storm may be slower than the limit. A router that pauses has all of
+        // it to read at once.
         kill(id, Signal::SIGSTOP).unwrap();
         for _ in 0..20_000 {
             let _ = attacker.send_to(&garbage, to);
