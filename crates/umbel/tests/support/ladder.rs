@@ -192,7 +192,9 @@ impl<'lab> Ladders<'lab> {
         let renditions = renditions.filter(|path| path.is_dir());
         let files = renditions.flat_map(|path| fs::read_dir(path).unwrap().flatten());
         let files = files.map(|entry| entry.path());
-        files.map(|path| (*blake3::hash(&fs::read(&path).unwrap()).as_bytes(), path)).collect()
+        // A part that was renamed since the folder was listed is there under its name later.
+        let held = files.filter_map(|path| Some((fs::read(&path).ok()?, path)));
+        held.map(|(held, path)| (*blake3::hash(&held).as_bytes(), path)).collect()
     }
 }
 
