@@ -192,7 +192,7 @@ impl<'lab> Ladders<'lab> {
         let renditions = renditions.filter(|path| path.is_dir());
         let files = renditions.flat_map(|path| fs::read_dir(path).unwrap().flatten());
         let files = files.map(|entry| entry.path());
-        // A part that was renamed since the folder was listed is there under its name later.
+        // A file may be renamed between the listing and the reading.
         let held = files.filter_map(|path| Some((fs::read(&path).ok()?, path)));
         held.map(|(held, path)| (*blake3::hash(&held).as_bytes(), path)).collect()
     }
