@@ -199,8 +199,7 @@ fn r8_a_client_that_is_interrupted_while_blocks_come_on_its_session_ends() {
     let deaf = ["--interface", "lo", "--fallback-after", "0.1"];
     let mut client = bench.get("h2", &server.url, &deaf);
     bench.wait_until_stored(&client, 500_000);
-    let id = nix::unistd::Pid::from_raw(i32::try_from(client.process.id()).unwrap());
-    nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
+    client.process.signal(nix::sys::signal::Signal::SIGTERM);
     client.process.wait_end(SOON);
     server.stop();
 }

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use umbel_lab::Node;
 use umbel_video::clips::{Clip, Kind};
@@ -162,7 +161,7 @@ fn wait_until(logs: &Logs, what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn end(mut process: Process) -> Value {
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).unwrap();
+    process.signal(Signal::SIGINT);
     process.wait_done(SOON)
 }
 

@@ -9,8 +9,7 @@ use crate::support::bench::SOON;
 use crate::support::ladder::{Ladders, Writer, report};
 use crate::support::process::Process;
 use crate::support::{lab, skip};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use umbel_lab::{Impairment, Queue, Topology};
 
 /// Rates of the renditions.
@@ -41,7 +40,7 @@ fn of_each(files: &[PathBuf]) -> [usize; 3] {
 }
 
 fn end(mut process: Process) -> serde_json::Value {
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGTERM).unwrap();
+    process.signal(Signal::SIGTERM);
     process.wait_done(SOON)
 }
 

@@ -12,8 +12,7 @@ use crate::support::lms::{
     units, wait_until,
 };
 use crate::support::routers::Routers;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use umbel_engine::lms::{Receiver, Source};
 use umbel_lab::{Impairment, Lab, Topology};
@@ -379,16 +378,15 @@ fn a_storm_of_requests_is_limited_and_counted() {
         status["lms"][0]["datagrams"]["flood"].as_u64().unwrap()
             + status["lms"][0]["datagrams"]["overflow"].as_u64().unwrap()
     };
-    let id = Pid::from_raw(session.routers.process("r3").id() as i32);
     let until = std::time::Instant::now() + SOON;
     while flood(&session) == 0 {
         // On a busy machine a storm may be slower than the limit. A router that pauses has all of
         // it to read at once.
-        kill(id, Signal::SIGSTOP).unwrap();
+        session.routers.process("r3").signal(Signal::SIGSTOP);
         for _ in 0..20_000 {
             let _ = attacker.send_to(&garbage, to);
         }
-        kill(id, Signal::SIGCONT).unwrap();
+        session.routers.process("r3").signal(Signal::SIGCONT);
         assert!(std::time::Instant::now() < until, "{}", session.routers.status("r3"));
     }
     session.send_and_lose("r1", "r2");

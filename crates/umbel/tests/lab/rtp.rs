@@ -9,8 +9,7 @@ use crate::support::bench::SOON;
 use crate::support::process::Process;
 use crate::support::streams::{Source, Streams, level, sites};
 use crate::support::{lab, skip};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 /// Kills a program at its end.
 struct Killed(Child);
@@ -104,7 +103,7 @@ fn play(streams: &Streams<'_>, media: &[&str], pictures: usize) -> String {
 }
 
 fn end(mut process: Process) -> serde_json::Value {
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).unwrap();
+    process.signal(Signal::SIGINT);
     process.wait_done(SOON)
 }
 

@@ -17,8 +17,7 @@ use crate::support::feeds::Feeds;
 use crate::support::lab;
 use crate::support::process::Process;
 use crate::support::streams::{Streams, sites};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use umbel_repro::estimate::Estimate;
 use umbel_sim::scenario::Scenario;
@@ -195,7 +194,7 @@ fn rlm_in_the_lab_is_what_the_simulator_shows() {
         let mut receivers: [Process; 6] = hosts.map(|host| streams.watch(host, &[]));
         std::thread::sleep(STREAM);
         for receiver in &receivers {
-            kill(Pid::from_raw(receiver.id() as i32), Signal::SIGINT).unwrap();
+            receiver.signal(Signal::SIGINT);
         }
         for (host, receiver) in hosts.iter().zip(&mut receivers) {
             let summary = receiver.wait_done(SOON);

@@ -45,11 +45,7 @@ fn about_one_per_cent_is_lost_in_the_long_run() {
     std::thread::sleep(Duration::from_secs_f64(minutes() * 60.0));
     drop(source);
     for (host, mut receiver) in receivers {
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(receiver.id() as i32),
-            nix::sys::signal::Signal::SIGINT,
-        )
-        .unwrap();
+        receiver.signal(nix::sys::signal::Signal::SIGINT);
         let summary = receiver.wait_done(SOON);
         let [packets, lost] = ["packets", "lost"].map(|name| summary[name].as_f64().unwrap());
         let loss = lost / (packets + lost);

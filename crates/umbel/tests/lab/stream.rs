@@ -6,8 +6,7 @@ use crate::support::bench::SOON;
 use crate::support::process::Process;
 use crate::support::streams::{Bottleneck, Site, Streams, level, sites};
 use crate::support::{has_nft, lab, sh};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use umbel_engine::units::Rate;
 
 const SIZE: (u32, u32) = (320, 180);
@@ -16,10 +15,6 @@ const PICTURES: u64 = 45;
 const MINUTE: Duration = Duration::from_mins(1);
 /// Interval at which levels are looked at.
 const LOOK: Duration = Duration::from_millis(250);
-
-fn signal(process: &Process, signal: Signal) {
-    kill(Pid::from_raw(process.id() as i32), signal).unwrap();
-}
 
 /// Waits until a condition holds, and fails with the output of all programs if it does not.
 #[track_caller]
@@ -93,7 +88,7 @@ fn twelve_receivers_at_three_sites_get_what_their_links_carry() {
         at_best.iter().all(|looks| *looks > 0)
     });
     let mut source = source.process;
-    signal(&source, Signal::SIGINT);
+    source.signal(Signal::SIGINT);
     assert!(source.wait_done(SOON)["interrupted"].as_bool().unwrap());
     for (site, mut receiver) in receivers {
         // The source has said that it is over.
@@ -134,7 +129,7 @@ fn a_stream_passes_routers_by_ipv6_and_without_a_control_group() {
         assert_eq!(source.layers[0].is_ipv6(), options == ["--ipv6"]);
         let mut receiver = streams.watch("a1", &["-o", "out.y4m"]);
         wait_until(&streams, "both layers", MINUTE, || level(&receiver) == 2);
-        signal(&source.process, Signal::SIGINT);
+        source.process.signal(Signal::SIGINT);
         let summary = receiver.wait_done(SOON);
         assert!(summary["screen"]["shown"].as_u64().unwrap() > 30, "{summary}");
     }
@@ -155,7 +150,7 @@ fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
         let after = streams.came("a", &source);
         [0, 1].map(|layer| after[layer] > before[layer])
     };
-    signal(&greedy, Signal::SIGSTOP);
+    greedy.signal(Signal::SIGSTOP);
     // It holds its groups, like any host that does not say otherwise.
     wait_until(&streams, "both layers, held", MINUTE, || carried() == [true, true]);
     greedy.kill();
@@ -179,7 +174,7 @@ fn the_end_of_a_stream_is_heard_though_its_first_announcement_is_lost() {
     let mut source = streams.stream("clip.y4m", &["--layers", "100k"]).process;
     let mut receiver = streams.watch("a1", &[]);
     wait_until(&streams, "a level", MINUTE, || level(&receiver) == 1);
-    signal(&source, Signal::SIGINT);
+    source.signal(Signal::SIGINT);
     assert_eq!(source.wait_done(SOON)["interrupted"], true);
     assert_eq!(receiver.wait_done(SOON)["over"], true);
 }

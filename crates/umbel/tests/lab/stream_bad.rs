@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::bench::SOON;
 use crate::support::streams::{Streams, level};
 use crate::support::{lab, star};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use umbel_lab::{Impairment, Lab};
 
 const SIZE: (u32, u32) = (160, 90);
@@ -278,12 +277,12 @@ fn who_is_told_to_end_leaves_and_says_goodbye() {
         String::from_utf8(output.stdout).unwrap().lines().count() - 1
     };
     assert!(joined() > 0);
-    kill(Pid::from_raw(receiver.id() as i32), Signal::SIGTERM).unwrap();
+    receiver.signal(Signal::SIGTERM);
     let summary = receiver.wait_done(SOON);
     assert_eq!((&summary["interrupted"], joined()), (&true.into(), 0), "{summary}");
     // The source hears of it, and ends well itself.
     let summary = {
-        kill(Pid::from_raw(source.process.id() as i32), Signal::SIGTERM).unwrap();
+        source.process.signal(Signal::SIGTERM);
         source.process.wait_done(SOON)
     };
     assert_eq!(summary["interrupted"], true, "{summary}");

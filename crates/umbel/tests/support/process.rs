@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// Times are those of a machine that has nothing else to do. A busy one may take so many times as
@@ -206,6 +207,12 @@ impl Process {
         }
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = nix::unistd::Pid::from_raw(i32::try_from(self.id()).unwrap());
+        nix::sys::signal::kill(id, signal).unwrap();
+    }
+
     /// Kills it with SIGKILL, which cannot be caught.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -216,8 +223,7 @@ impl Process {
     /// Asks it to stop (SIGTERM). Returns its last event of the name `stopped`.
     #[track_caller]
     pub(crate) fn stop(&mut self) -> Value {
-        let id = nix::unistd::Pid::from_raw(i32::try_from(self.id()).unwrap());
-        nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.signal(Signal::SIGTERM);
         let status = self.wait_end(Duration::from_secs(20));
         let stopped = self.events("stopped").pop();
         match stopped {

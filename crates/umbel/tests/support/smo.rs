@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use umbel_lab::{Impairment, Lab, Node, Topology};
@@ -54,7 +53,7 @@ pub(crate) fn have(programs: &[&str]) -> bool {
 /// Ends a server. Returns its summary.
 #[track_caller]
 pub(crate) fn end(mut server: Process) -> Value {
-    kill(Pid::from_raw(server.id() as i32), Signal::SIGTERM).unwrap();
+    server.signal(Signal::SIGTERM);
     server.wait_done(SOON)
 }
 
