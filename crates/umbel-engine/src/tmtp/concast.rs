@@ -106,7 +106,7 @@ pub(super) struct Reports {
     /// The child whose turn was last.
     turn: Option<NodeId>,
     sent: Option<Sent>,
-    /// Number of reports that this parent has confirmed.
+    /// Number of the first report that this parent has not confirmed.
     confirmed: u32,
     max: usize,
 }
@@ -260,6 +260,17 @@ impl Reports {
         self.standings.len()
     }
 
+    /// Returns whether a child has said itself how it ended.
+    pub(super) fn has_ended(&self, child: NodeId) -> bool {
+        self.standings.get(&child).is_some_and(|standing| standing.own == Some(true))
+    }
+
+    /// Returns whether the parent is missing something that others than this node said.
+    pub(super) fn any_of_others(&self, own: NodeId) -> bool {
+        let sent = self.sent.iter().flat_map(|sent| &sent.receivers).map(|(via, _)| via);
+        sent.chain(&self.waiting).any(|via| *via != own)
+    }
+
     /// Returns the number of receivers that said last that they still receive.
     pub(super) fn receiving(&self) -> usize {
         self.receiving
@@ -281,7 +292,8 @@ impl Reports {
         self.waiting = self.tables.iter().filter_map(waits).collect();
     }
 
-    /// Returns the next message to the parent, if one is due. It is repeated after `retry`.
+    /// Returns the next message to the parent, if one is due. It is repeated after `retry`, and
+    /// more may follow what it says. So nothing waits for a confirmation that is lost.
     pub(super) fn poll(&mut self, now: Instant, token: u64, retry: Duration) -> Option<Report> {
         let mut receivers = match self.sent.take() {
             Some(sent) if sent.again > now => {
@@ -291,11 +303,14 @@ impl Reports {
             Some(sent) => sent.receivers,
             None => Vec::new(),
         };
+        let before = receivers.len();
         // Some may have made room since.
         receivers.retain(|(via, claim)| self.get(*via, claim).is_some());
-        if receivers.is_empty() {
-            receivers = self.choose();
+        if receivers.len() < before {
+            // A confirmation of what was sent does not count for what has moved up.
+            self.confirmed = self.confirmed.wrapping_add(before as u32);
         }
+        let receivers = self.fill(receivers);
         if receivers.is_empty() {
             return None;
         }
@@ -310,28 +325,39 @@ impl Reports {
         self.tables.get(&via)?.known.get(claim)
     }
 
-    /// Takes as many waiting reports as fit a message, of each child in turn.
-    fn choose(&mut self) -> Vec<(NodeId, Claim)> {
-        let mut chosen = Vec::new();
-        let mut text = 0;
+    /// Adds as many waiting reports to a message as fit it, of each child in turn.
+    fn fill(&mut self, mut chosen: Vec<(NodeId, Claim)>) -> Vec<(NodeId, Claim)> {
+        let texts = chosen.iter().filter_map(|(via, claim)| self.get(*via, claim).map(text_len));
+        let mut text: usize = texts.sum();
+        let mut later = Vec::new();
         while chosen.len() < MOST
             && let Some(via) = self.next_turn()
             && let Some(claim) = self.tables.get(&via).and_then(|table| table.pending.first())
         {
-            let len = self.get(via, claim).map_or(0, text_len);
-            if text + len > TEXT_LEN && !chosen.is_empty() {
+            let next = (via, claim.clone());
+            // A confirmation may be of what the message said of it before.
+            let again = chosen.contains(&next);
+            let len = self.get(via, &next.1).map_or(0, text_len);
+            if !again && text + len > TEXT_LEN && !chosen.is_empty() {
                 break;
             }
-            let claim = claim.clone();
-            text += len;
             self.turn = Some(via);
             if let Some(table) = self.tables.get_mut(&via) {
-                table.pending.remove(&claim);
+                table.pending.remove(&next.1);
                 if table.pending.is_empty() {
                     self.waiting.remove(&via);
                 }
             }
-            chosen.push((via, claim));
+            if again {
+                later.push(next);
+            } else {
+                text += len;
+                chosen.push(next);
+            }
+        }
+        for (via, claim) in later {
+            self.tables.entry(via).or_default().pending.insert(claim);
+            self.waiting.insert(via);
         }
         chosen
     }
@@ -343,13 +369,17 @@ impl Reports {
         next.or_else(|| self.waiting.first()).copied()
     }
 
-    /// Notes that the parent has all reports before this number.
+    /// Notes that the parent has all reports before this number. They are the first of those sent,
+    /// if others have followed them since.
     pub(super) fn on_confirmed(&mut self, before: u32) {
-        if let Some(sent) = &self.sent
-            && before == self.confirmed.wrapping_add(sent.receivers.len() as u32)
-        {
+        let Some(sent) = &mut self.sent else { return };
+        let count = before.wrapping_sub(self.confirmed) as usize;
+        if (1..=sent.receivers.len()).contains(&count) {
             self.confirmed = before;
-            self.sent = None;
+            sent.receivers.drain(..count);
+            if sent.receivers.is_empty() {
+                self.sent = None;
+            }
         }
     }
 
@@ -430,6 +460,47 @@ mod tests {
         reports.on_confirmed(3);
         assert!(reports.is_idle() && reports.next().is_none());
         assert_eq!(reports.receiving(), 1);
+    }
+
+    #[test]
+    fn what_is_said_again_is_followed_by_what_came_since() {
+        let mut reports = Reports::new(100);
+        own(&mut reports, 1, ReceiverState::Receiving);
+        reports.poll(at(0), 9, RETRY);
+        own(&mut reports, 1, ReceiverState::Done);
+        own(&mut reports, 2, ReceiverState::Done);
+        let again = reports.poll(at(100), 9, RETRY).unwrap();
+        assert_eq!((again.first, again.receivers.len()), (0, 2));
+        assert!(reports.any_of_others(NodeId(1)) && reports.any_of_others(NodeId(2)));
+        // The parent has heard the first message, and then the second.
+        reports.on_confirmed(1);
+        assert!(!reports.is_idle() && reports.poll(at(101), 9, RETRY).is_none());
+        reports.on_confirmed(2);
+        let last = reports.poll(at(102), 9, RETRY).unwrap();
+        let what = "it may have heard of 1 in the first message only";
+        assert_eq!((last.first, last.receivers.len()), (2, 1), "{what}");
+        assert_eq!(last.receivers[0], report(1, ReceiverState::Done));
+        assert!(!reports.any_of_others(NodeId(1)));
+        reports.on_confirmed(3);
+        assert!(reports.is_idle());
+    }
+
+    #[test]
+    fn a_confirmation_of_what_made_room_counts_for_nothing_else() {
+        let mut reports = Reports::new(3);
+        for node in [1, 2] {
+            reports.note(NodeId(9), report(node, ReceiverState::Done), false);
+        }
+        assert_eq!(nodes(reports.poll(at(0), 9, RETRY)), [1, 2]);
+        own(&mut reports, 3, ReceiverState::Done);
+        own(&mut reports, 4, ReceiverState::Done);
+        let again = reports.poll(at(100), 9, RETRY).unwrap();
+        let first = again.first;
+        assert_eq!(nodes(Some(again)), [1, 3, 4], "2 has made room");
+        reports.on_confirmed(2);
+        assert_eq!(nodes(reports.poll(at(200), 9, RETRY)), [1, 3, 4]);
+        reports.on_confirmed(first + 3);
+        assert!(reports.is_idle());
     }
 
     #[test]

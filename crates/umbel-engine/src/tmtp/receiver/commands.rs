@@ -133,6 +133,7 @@ impl<K: SymbolSink> Receiver<K> {
             }
         };
         self.wanted.outcome = Some(outcome);
+        self.source.on_finished(now);
         self.report(state);
         // GOT_IT does not wait for the next T_ack.
         self.ack_now(now);

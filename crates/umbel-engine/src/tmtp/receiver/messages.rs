@@ -214,6 +214,9 @@ impl<K: SymbolSink> Receiver<K> {
         if let Some(upstream) = &mut self.upstream {
             upstream.on_beacon(now, beacon);
         }
+        if !beacon.path.is_empty() {
+            self.source.on_epoch(now, beacon.standing.epoch);
+        }
         if beacon.watched {
             if !self.survey.is_watched(now) {
                 self.tree.beacon_soon(now);

@@ -217,6 +217,11 @@ impl<K: SymbolSink> Receiver<K> {
         self.tree.view()
     }
 
+    /// Returns whether the parent has not confirmed all that this node has to tell of others.
+    pub fn speaks_for_others(&self) -> bool {
+        self.reports.any_of_others(self.config.node.id)
+    }
+
     /// Returns where symbols are kept.
     pub fn sink_mut(&mut self) -> &mut K {
         self.delivery.sink_mut()

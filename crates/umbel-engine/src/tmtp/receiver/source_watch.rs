@@ -25,7 +25,11 @@ pub(super) struct SourceWatch {
     hearsay: Option<(u32, Instant)>,
     /// Time at which the source was last heard on the data channel.
     heard: Option<Instant>,
-    /// Number of [`SILENCE`]s since then that were noticed.
+    /// Last epoch of the source that the parent brought, and when.
+    epoch: Option<(u64, Instant)>,
+    /// Time at which the receiver was done, or gave up.
+    finished: Option<Instant>,
+    /// Number of [`SILENCE`]s since it was heard that were noticed.
     silences: u32,
     gone: bool,
 }
@@ -50,6 +54,19 @@ impl SourceWatch {
     pub(super) fn on_heard(&mut self, now: Instant) {
         self.heard = Some(now);
         self.silences = 0;
+    }
+
+    /// Notes an epoch of the source in a beacon of the parent. A later one than before shows that
+    /// the source lives.
+    pub(super) fn on_epoch(&mut self, now: Instant, epoch: u64) {
+        if self.epoch.is_none_or(|(known, _)| epoch > known) {
+            self.epoch = Some((epoch, now));
+        }
+    }
+
+    /// Notes that the receiver is done, or has given up. Its last word takes a while.
+    pub(super) fn on_finished(&mut self, now: Instant) {
+        self.finished = Some(now);
     }
 
     /// Returns whether nothing came by the data channel for a while, so that others are asked how
@@ -111,13 +128,18 @@ impl SourceWatch {
     }
 
     /// Returns when the source will have been silent for long. A receiver that is not finished has
-    /// `patience` with it.
+    /// `patience` with it. One that is finished listens from then on at least for a while, and to
+    /// its parent as well: some heartbeats in a row may be lost.
     pub(super) fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
         let heard = self.heard.filter(|_| !self.gone)?;
-        let wait = patience.map_or(SILENCE_DONE, |patience| {
-            SILENCE.saturating_mul(self.silences + 1).min(patience)
-        });
-        Some(heard + wait)
+        Some(match patience {
+            Some(patience) => heard + SILENCE.saturating_mul(self.silences + 1).min(patience),
+            None => {
+                let told = self.epoch.map(|(_, at)| at);
+                let signs = [told, self.finished].into_iter().flatten();
+                signs.fold(heard, Instant::max) + SILENCE_DONE
+            }
+        })
     }
 
     /// Notices that the source is silent. Returns for how long it has been so if there is still
@@ -135,5 +157,26 @@ impl SourceWatch {
     /// Returns when [`take_sent`](SourceWatch::take_sent) has something.
     pub(super) fn hearsay_at(&self) -> Option<Instant> {
         self.hearsay.map(|(_, at)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_finished_listens_for_a_while_before_the_source_is_gone() {
+        let at = |s| Instant::EPOCH + Duration::from_secs(s);
+        let mut source = SourceWatch::default();
+        source.on_heard(at(1));
+        assert_eq!(source.silent_at(Some(Duration::from_mins(2))), Some(at(61)));
+        source.on_finished(at(9));
+        assert_eq!(source.silent_at(None), Some(at(14)));
+        source.on_heard(at(11));
+        assert_eq!(source.silent_at(None), Some(at(16)));
+        for (s, epoch, gone) in [(12, 500, 17), (13, 500, 17), (14, 501, 19)] {
+            source.on_epoch(at(s), epoch);
+            assert_eq!(source.silent_at(None), Some(at(gone)));
+        }
     }
 }

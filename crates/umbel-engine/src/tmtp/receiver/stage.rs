@@ -1,10 +1,11 @@
 //! A receiver's place in the group: how it comes and goes.
 
-use umbel_wire::tmtp::ReceiverState;
+use umbel_wire::tmtp::{NodeId, ReceiverState};
 
 use super::Receiver;
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
+use crate::tmtp::tree::Child;
 use crate::{Instant, Membership};
 
 /// The receiver's place in the group.
@@ -16,7 +17,8 @@ pub(super) enum Stage {
     Leaving {
         /// Time at which the receiver leaves in any case.
         until: Instant,
-        /// The receiver leaves a second parent, because the first failed before it had confirmed.
+        /// The receiver leaves a second parent, because the first failed before it had confirmed,
+        /// or there was none in time.
         again: bool,
     },
     /// The receiver has told the tree that it leaves.
@@ -78,8 +80,10 @@ impl<K: SymbolSink> Receiver<K> {
 
     pub(super) fn on_left(&mut self, now: Instant, confirmed: bool) {
         let again = self.stage == Stage::Parting { again: true };
-        if !confirmed && !again && !self.source.is_gone() {
-            // The failed parent may not have passed on what it was told. Another one is told.
+        // A receiver that never had a parent knows of none to tell.
+        let told = self.reports.is_idle() || self.joined_at.is_none();
+        if !(confirmed && told) && !again && !self.source.is_gone() {
+            // A failed parent may not have passed on what it was told. Another one is told.
             self.reports.restart();
             let until = now + self.config.tree.leave_wait;
             self.stage = Stage::Leaving { until, again: true };
@@ -112,7 +116,9 @@ impl<K: SymbolSink> Receiver<K> {
         let Stage::Leaving { until, again } = self.stage else { return };
         let given = self.duty.manager().is_none_or(|manager| {
             // The last words of some may follow their acknowledgements.
-            let expects_words = manager.is_settled() && self.reports.receiving() > 0;
+            let ended = |(child, _): (NodeId, &Child)| self.reports.has_ended(child);
+            let expects_words = manager.is_settled()
+                && (self.reports.receiving() > 0 || !self.tree.children().all(ended));
             manager.is_acknowledged() && !expects_words
         });
         // An orphan first finds another parent to tell, unless it never had one.

@@ -70,6 +70,11 @@ fn the_last_words_of_all_reach_the_source_though_their_managers_leave() {
 }
 
 #[test]
+fn the_last_words_of_all_reach_the_source_though_a_fifth_is_lost() {
+    seeds(40).for_each(|seed| everyone_is_heard_of(seed, 0.2, 0));
+}
+
+#[test]
 fn the_last_words_of_those_whose_manager_was_killed_reach_the_source() {
     seeds(12).for_each(|seed| everyone_is_heard_of(seed, 0.05, 2));
 }

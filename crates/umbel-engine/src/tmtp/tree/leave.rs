@@ -185,7 +185,17 @@ impl Tree {
             return Ok(());
         }
         let departed = Departed { address: arrival.from, token, nonce };
-        match &self.stage {
+        let leaves_too = self.departure.is_retiring() && self.family.is_empty();
+        match &mut self.stage {
+            // The parent still listens. Who has only to tell how it ended need not look for another
+            // one.
+            Stage::Attached(parent)
+                if leaves_too && (parent.address, parent.token) == (arrival.from, token) =>
+            {
+                parent.stay(now + self.config.leave_wait);
+                self.watch_parent();
+                Ok(())
+            }
             Stage::Attached(parent) if (parent.address, parent.token) == (arrival.from, token) => {
                 self.departed = Some(departed);
                 self.lose_parent(now, false);

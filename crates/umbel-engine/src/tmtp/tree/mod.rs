@@ -21,6 +21,9 @@
 //!  attached ──leave──▶ FIND_NEW_PARENT to its children ──▶ LEAVE_TREE ──▶ Left
 //! ```
 //!
+//! A child that is about to leave itself, and has no children, stays with a parent that leaves. The
+//! parent listens until its children have gone, and passes on how they ended.
+//!
 //! Of the nodes that answer a search the closest is asked. Of equally close ones the nearest to the
 //! source is taken, then the one with the fewest children.
 //!

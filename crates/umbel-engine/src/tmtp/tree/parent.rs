@@ -82,6 +82,11 @@ impl Parent {
         self.t_ack = beacon.timing.t_ack;
     }
 
+    /// Notes that the parent leaves, and listens until then. It sends no more beacons.
+    pub(super) fn stay(&mut self, until: Instant) {
+        (self.heard, self.fresh) = (until, until);
+    }
+
     /// Returns the silence after which the parent has failed.
     fn silence(&self, config: &TreeConfig) -> Duration {
         let period = self.t_ack.clamp(config.beacon_min, config.beacon_max);
@@ -140,7 +145,7 @@ impl Tree {
             Stage::Attached(parent) | Stage::Dissolving { parent: Some(parent), .. }
                 if parent.id == id && parent.address.ip() == from.ip() =>
             {
-                parent.heard = now;
+                parent.heard = parent.heard.max(now);
                 Ok(())
             }
             _ => Err(DropReason::ForgedParent),

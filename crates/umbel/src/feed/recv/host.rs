@@ -34,7 +34,7 @@ const TELL: Duration = Duration::from_secs(10);
 const SERVE: Duration = Duration::from_mins(2);
 /// Longest time that leaving takes. Meanwhile children find other parents, and a parent that fails
 /// is replaced, so that another can be told how this receiver ended. When the user interrupts a
-/// receiver without children, `LEAVE_ALONE` applies instead.
+/// receiver without children, which has told how those before ended, `LEAVE_ALONE` applies instead.
 const LEAVE: Duration = Duration::from_secs(12);
 const LEAVE_ALONE: Duration = Duration::from_secs(2);
 
@@ -296,7 +296,8 @@ impl<S: FeedStore> RecvHost<S> {
                 self.leave(io);
             }
             Stage::Leaving(since) => {
-                let alone = self.interrupted && !self.has_children();
+                let needed = self.has_children() || io.engine().speaks_for_others();
+                let alone = self.interrupted && !needed;
                 let most = if alone { LEAVE_ALONE } else { LEAVE };
                 if now - since >= most {
                     self.stage = Stage::Gone;

@@ -55,6 +55,26 @@ fn the_children_of_a_manager_that_leaves_find_others_first() {
 }
 
 #[test]
+fn who_leaves_too_stays_with_a_parent_that_leaves() {
+    let mut world = World::row(2, TreeConfig::default());
+    let manager = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let member = world.join(1);
+    world.run_acknowledging(seconds(3));
+    assert_eq!(world.parent(member), Some(manager));
+    world.tree_mut(member).retire();
+    world.leave(manager);
+    world.run_acknowledging(seconds(1));
+    assert_eq!(world.parent(member), Some(manager), "it is still there to be told something");
+    world.leave(member);
+    world.run_for(seconds(1));
+    for node in [member, manager] {
+        assert_eq!(world.events(node).last(), Some(&TreeEvent::Left { confirmed: true }));
+    }
+    assert!(!world.events(member).contains(&TreeEvent::Detached));
+}
+
+#[test]
 fn a_node_leaves_in_the_end_even_if_nobody_answers() {
     let mut world = World::row(3, TreeConfig::default());
     let nodes = [world.join(1), world.join(2)];
