@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use rand_core::Rng;
 use umbel_wire::tmtp::{Beacon, Body, Dismissal, NodeId, Role};
 
+use super::others::Others;
 use super::parent::Parent;
-use super::search::{Candidate, Stage};
+use super::search::{Asked, Candidate, Stage};
 use super::{Due, Tree, TreeEvent, Way};
 use crate::Instant;
 use crate::tmtp::TreeConfig;
@@ -82,9 +83,7 @@ impl Tree {
         address: SocketAddr,
         beacon: &Beacon,
     ) {
-        if !matches!(self.stage, Stage::Subnet { .. }) {
-            return;
-        }
+        let Stage::Subnet { nonce, .. } = self.stage else { return };
         self.election.hears_manager = true;
         let may_join = !beacon.path.is_empty()
             && self.check_path(&beacon.path).is_ok()
@@ -93,8 +92,9 @@ impl Tree {
             let (children, draw) = (beacon.children, self.random.next_u64());
             let depth = beacon.standing.depth;
             let id = Some(sender);
-            let candidate = Candidate { id, address, hops: 1, depth, children, draw };
-            self.request(now, candidate, Vec::new());
+            let asked = Asked::default();
+            let candidate = Candidate { id, address, hops: 1, depth, children, draw, asked };
+            self.request(now, candidate, Others::of_subnet(nonce));
         }
     }
 

@@ -25,7 +25,16 @@
 //! parent listens until its children have gone, and passes on how they ended.
 //!
 //! Of the nodes that answer a search the closest is asked. Of equally close ones the nearest to the
-//! source is taken, then the one with the fewest children.
+//! source is taken, then the one with the fewest children. In the subnet the first that answers is
+//! asked, so that no time is lost. Whoever may be nobody's parent can be first as well:
+//!
+//! ```text
+//!  asks the first ──2 requests──▶ asks another that answered the same search ──▶ … the first again
+//!        │                          ▲ as soon as one answers
+//!        └─ nobody else answered ─▶ third request, and the search once more
+//! ```
+//!
+//! Each is asked [`TreeConfig::tries`] times in all. Who confirms while another is asked is taken.
 //!
 //! # Without a tree
 //!
@@ -71,6 +80,7 @@ mod election;
 mod family;
 mod improve;
 mod leave;
+mod others;
 mod parent;
 mod pauses;
 mod search;

@@ -9,6 +9,7 @@ use umbel_wire::tmtp::{
     limits,
 };
 
+use super::others::Others;
 use super::parent::{Failure, Parent};
 use super::pauses::Pauses;
 use super::{Arrival, Due, Tree, TreeEvent, UNICAST_HOPS, Way};
@@ -48,14 +49,10 @@ pub(super) enum Stage {
         candidate: Candidate,
         /// Nonce of the request.
         nonce: u64,
-        /// Requests sent.
-        tries: u8,
         /// Time of the first request.
         since: Instant,
-        /// First wait for the confirmation, once the node has answered with a challenge.
-        challenged: Option<Duration>,
-        /// Nodes to ask next, the best last.
-        others: Vec<Candidate>,
+        /// Nodes to ask next.
+        others: Others,
     },
     /// Has a parent.
     Attached(Parent),
@@ -99,6 +96,18 @@ pub(super) struct Candidate {
     pub(super) children: u16,
     /// Random number that decides between equals.
     pub(super) draw: u64,
+    pub(super) asked: Asked,
+}
+
+/// What was asked of a candidate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Nonce of the requests, once there is one.
+    pub(super) nonce: Option<u64>,
+    /// Requests sent since it was found, or since its challenge.
+    pub(super) tries: u8,
+    /// First wait for the confirmation, once it has answered with a challenge.
+    pub(super) challenged: Option<Duration>,
 }
 
 impl Candidate {
@@ -127,7 +136,7 @@ impl Tree {
         }
         if self.flat {
             let source = self.source_candidate();
-            self.request(now, source, Vec::new());
+            self.request(now, source, Others::default());
         } else if self.role == Role::Manager {
             let nonce = self.random.next_u64();
             self.search_ring(now, nonce, 0);
@@ -195,6 +204,7 @@ impl Tree {
         let (asked, reach) = match &self.stage {
             Stage::Subnet { nonce, .. } => (*nonce, 1),
             Stage::Ring { nonce, ring, .. } => (*nonce, self.ring(*ring).unwrap_or(self.scope)),
+            Stage::Joining { others, .. } => (others.search().ok_or(DropReason::NotAsked)?, 1),
             Stage::Attached(_) => self.improvement.searching().ok_or(DropReason::NotAsked)?,
             _ => return Err(DropReason::NotAsked),
         };
@@ -221,9 +231,19 @@ impl Tree {
             depth: willing.standing.depth,
             children: willing.children,
             draw: self.random.next_u64(),
+            asked: Asked::default(),
         };
         match &mut self.stage {
             Stage::Attached(_) => self.improvement.add(candidate)?,
+            // The first that answered is asked. It may be nobody's parent.
+            Stage::Joining { candidate: first, others, .. } => {
+                if first.address != candidate.address {
+                    others.add(candidate)?;
+                    if others.have_their_turn_at_once(first.asked.tries) {
+                        self.ask_others(now);
+                    }
+                }
+            }
             Stage::Ring { candidates, .. } => {
                 if candidates.len() >= CANDIDATES {
                     return Err(DropReason::OverLimit);
@@ -233,7 +253,7 @@ impl Tree {
                 }
             }
             // A node that answers within the subnet is its manager, or the source.
-            _ => self.request(now, candidate, Vec::new()),
+            _ => self.request(now, candidate, Others::of_subnet(asked)),
         }
         Ok(())
     }
@@ -258,10 +278,11 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn request(&mut self, now: Instant, candidate: Candidate, others: Vec<Candidate>) {
-        let nonce = self.random.next_u64();
-        let (since, challenged) = (now, None);
-        self.stage = Stage::Joining { candidate, nonce, tries: 0, since, challenged, others };
+    pub(super) fn request(&mut self, now: Instant, candidate: Candidate, others: Others) {
+        let nonce = candidate.asked.nonce.unwrap_or_else(|| self.random.next_u64());
+        let candidate =
+            Candidate { asked: Asked { nonce: Some(nonce), ..candidate.asked }, ..candidate };
+        self.stage = Stage::Joining { candidate, nonce, since: now, others };
         self.send_request(now);
     }
 
@@ -269,31 +290,30 @@ impl Tree {
     /// many tries as the first, and begins with the wait that the first one has shown to suffice.
     /// That happens once for each node that is asked, so that none holds this one up by challenges.
     pub(in crate::tmtp) fn on_challenged(&mut self, now: Instant, by: SocketAddr, nonce: u64) {
-        let Stage::Joining { candidate, nonce: asked, tries, since, challenged, .. } =
-            &mut self.stage
-        else {
-            return;
-        };
-        if (candidate.address, *asked) != (by, nonce) || challenged.is_some() {
+        let Stage::Joining { candidate, nonce: asked, since, .. } = &mut self.stage else { return };
+        if (candidate.address, *asked) != (by, nonce) || candidate.asked.challenged.is_some() {
             return;
         }
         let wait = (now.since(*since) * 2).max(self.config.subnet_wait).min(self.config.retry);
-        (*tries, *challenged) = (0, Some(wait));
+        (candidate.asked.tries, candidate.asked.challenged) = (0, Some(wait));
         self.stage_timer = Some(now + wait);
     }
 
     /// Sends the JOIN_REQUEST, for the first time or again.
     fn send_request(&mut self, now: Instant) {
-        let Stage::Joining { candidate, nonce, tries, challenged, .. } = &mut self.stage else {
-            return;
-        };
+        let Stage::Joining { candidate, nonce, others, .. } = &mut self.stage else { return };
         // Within the subnet an answer takes no longer than one to a search.
         let usual = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
-        let first = challenged.unwrap_or(usual);
-        let wait = first * (1 << (*tries).min(8));
-        *tries += 1;
+        let first = candidate.asked.challenged.unwrap_or(usual);
+        let wait = first * (1 << candidate.asked.tries.min(8));
+        candidate.asked.tries += 1;
         let (candidate, nonce) = (*candidate, *nonce);
+        // The answers of others may have been lost.
+        let again = others.search().filter(|_| others.are_searched_again(candidate.asked.tries));
         self.send_join_request(candidate, nonce);
+        if let Some(search) = again {
+            self.send_search(search, 1, Role::Member, None);
+        }
         self.stage_timer = Some(now + wait);
     }
 
@@ -310,11 +330,20 @@ impl Tree {
         self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
     }
 
+    /// Asks others, and later again the one that has not answered yet.
+    fn ask_others(&mut self, now: Instant) {
+        let Stage::Joining { candidate, others, .. } = &mut self.stage else { return };
+        match others.add(*candidate) {
+            Ok(()) => self.request_next(now),
+            Err(_) => self.send_request(now),
+        }
+    }
+
     /// Asks the next candidate, or searches again.
     fn request_next(&mut self, now: Instant) {
         let Stage::Joining { others, .. } = &mut self.stage else { return };
         let mut others = std::mem::take(others);
-        match others.pop() {
+        match others.next() {
             Some(next) => self.request(now, next, others),
             None if self.flat || self.role == Role::Manager => self.on_nobody(now),
             None => self.search_subnet(now, 1),
@@ -367,6 +396,19 @@ impl Tree {
         }
     }
 
+    /// Returns the node that was asked before others had their turn, if this is its answer.
+    fn asked_before(
+        &self,
+        arrival: Arrival,
+        sender: NodeId,
+        nonce: u64,
+    ) -> Result<Candidate, DropReason> {
+        let Stage::Joining { others, .. } = &self.stage else { return Err(DropReason::NotAsked) };
+        let is_it =
+            |other: &&Candidate| other.is(arrival.from, sender) && other.asked.nonce == Some(nonce);
+        others.iter().find(is_it).copied().ok_or(DropReason::NotAsked)
+    }
+
     /// Asks the source itself at its announced address, before the others.
     fn ask_source(&mut self, now: Instant) {
         let Stage::Joining { others, .. } = &mut self.stage else { return };
@@ -384,6 +426,7 @@ impl Tree {
             depth: 0,
             children: 0,
             draw: 0,
+            asked: Asked::default(),
         }
     }
 
@@ -397,14 +440,19 @@ impl Tree {
         if let Some(candidate) = self.improvement.asked(arrival.from, sender, confirm.nonce) {
             return self.on_better(now, arrival, candidate, (sender, confirm));
         }
-        let (candidate, beacon) = (self.asked(arrival, sender, confirm.nonce)?, &confirm.beacon);
+        let asked = self.asked(arrival, sender, confirm.nonce);
+        let is_late = asked.is_err();
+        let candidate = asked.or_else(|_| self.asked_before(arrival, sender, confirm.nonce))?;
+        let beacon = &confirm.beacon;
         let hops = Tree::hops(arrival, beacon.hop_limit)?.unwrap_or(candidate.hops);
         let checked = self
             .check_candidate(now, candidate.address, beacon.standing)
             .and_then(|()| self.check_path(&beacon.path));
         if let Err(reason) = checked {
             self.bars.bar(now, candidate.address);
-            self.request_next(now);
+            if !is_late {
+                self.request_next(now);
+            }
             return Err(reason);
         }
         self.attach(now, candidate, hops, (sender, confirm));
@@ -513,14 +561,18 @@ impl Tree {
                         .sort_by_key(|c| std::cmp::Reverse((c.hops, c.depth, c.children, c.draw)));
                 }
                 match candidates.pop() {
-                    Some(closest) => self.request(now, closest, candidates),
+                    Some(closest) => self.request(now, closest, Others::ranked(candidates)),
                     None => self.search_ring(now, nonce, ring + 1),
                 }
             }
             Stage::Waiting => self.search(now),
-            Stage::Joining { candidate, tries, .. } => {
-                if *tries < self.config.tries {
-                    self.send_request(now);
+            Stage::Joining { candidate, others, .. } => {
+                if candidate.asked.tries < self.config.tries {
+                    if others.have_their_turn(candidate.asked.tries) {
+                        self.ask_others(now);
+                    } else {
+                        self.send_request(now);
+                    }
                 } else {
                     let address = candidate.address;
                     if address != self.source.address() {

@@ -153,6 +153,102 @@ fn who_claims_to_be_farther_than_the_search_reached_is_not_believed() {
     assert_eq!(taken, Err(DropReason::AbsurdHops));
 }
 
+/// Returns whom a node asks to be its parent, and the nonce of its request.
+fn asks(world: &World, node: usize) -> (SocketAddr, u64) {
+    let Stage::Joining { candidate, nonce, .. } = world.tree(node).stage else {
+        panic!("asks nobody");
+    };
+    (candidate.address, nonce)
+}
+
+/// Returns a node that searches its subnet, and the nonce of its search.
+fn searching_subnet(world: &mut World) -> (usize, u64) {
+    let node = world.join(1);
+    let Stage::Subnet { nonce, .. } = world.tree(node).stage else { panic!("no search") };
+    (node, nonce)
+}
+
+#[test]
+fn who_answers_a_search_first_and_then_is_silent_holds_nobody_up() {
+    let mut world = World::row(2, TreeConfig::default());
+    let manager = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let liar = world.add(NodeId(99), 1);
+    world.crash(liar);
+    let (node, nonce) = searching_subnet(&mut world);
+    let answer = from(&world, liar, willing(nonce, 10));
+    give(&mut world, node, arrival(liar, 0), &answer).unwrap();
+    assert_eq!(asks(&world, node).0, address(liar));
+    world.run_for(Duration::from_millis(200));
+    assert_eq!(world.parent(node), Some(manager));
+}
+
+#[test]
+fn a_node_whose_request_is_not_answered_searches_for_others_again() {
+    let mut world = World::row(2, TreeConfig::default());
+    let manager = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let liar = world.add(NodeId(99), 1);
+    world.crash(liar);
+    // The first search is lost.
+    world.set_weather(1.0, 5);
+    let (node, nonce) = searching_subnet(&mut world);
+    world.set_weather(0.0, 5);
+    let answer = from(&world, liar, willing(nonce, 10));
+    give(&mut world, node, arrival(liar, 0), &answer).unwrap();
+    world.run_for(Duration::from_millis(200));
+    assert_eq!(world.parent(node), Some(manager));
+}
+
+#[test]
+fn who_did_not_answer_at_once_is_asked_again_after_others() {
+    let mut world = World::row(2, TreeConfig::default());
+    let nodes = [world.add(NodeId(98), 1), world.add(NodeId(99), 1)];
+    let (node, nonce) = searching_subnet(&mut world);
+    for by in nodes {
+        world.crash(by);
+        let answer = from(&world, by, willing(nonce, 10));
+        give(&mut world, node, arrival(by, 0), &answer).unwrap();
+    }
+    let mut asked = Vec::new();
+    for wait in [150, 150, 200, 200, 400] {
+        asked.push(asks(&world, node).0);
+        world.run_for(Duration::from_millis(wait));
+    }
+    let [first, second] = nodes.map(address);
+    assert_eq!(asked, [first, second, first, second, first]);
+    let bars = &world.tree(node).bars;
+    assert_eq!(nodes.map(|node| bars.times(address(node))), [1, 0]);
+    let (by, nonce) = asks(&world, node);
+    assert_eq!(by, second, "it has a last request");
+    let body = confirm(nonce, beacon(vec![SOURCE, NodeId(99)], 10));
+    let message = from(&world, nodes[1], body);
+    give(&mut world, node, arrival(nodes[1], 0), &message).unwrap();
+    assert!(world.tree(node).is_attached());
+}
+
+#[test]
+fn who_confirms_after_others_had_their_turn_is_the_parent() {
+    let mut world = World::row(2, TreeConfig::default());
+    let nodes = [world.add(NodeId(98), 1), world.add(NodeId(99), 1)];
+    let (node, nonce) = searching_subnet(&mut world);
+    for by in nodes {
+        world.crash(by);
+        let answer = from(&world, by, willing(nonce, 10));
+        give(&mut world, node, arrival(by, 0), &answer).unwrap();
+    }
+    let (first, nonce) = asks(&world, node);
+    world.run_for(Duration::from_millis(160));
+    assert_ne!(asks(&world, node).0, first);
+    let body = |nonce| confirm(nonce, beacon(vec![SOURCE, NodeId(98)], 10));
+    let message = from(&world, nodes[0], body(nonce ^ 1));
+    let taken = give(&mut world, node, arrival(nodes[0], 0), &message);
+    assert_eq!(taken, Err(DropReason::NotAsked));
+    let message = from(&world, nodes[0], body(nonce));
+    give(&mut world, node, arrival(nodes[0], 0), &message).unwrap();
+    assert_eq!(world.parent(node), Some(nodes[0]));
+}
+
 #[test]
 fn a_node_that_does_not_answer_a_join_request_is_barred() {
     let (mut world, node, nonce) = searching();
