@@ -228,6 +228,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.recovery.forget_before(floor);
         let progress = self.as_parents_say(now, &beacon.progress);
         self.learn_progress(now, &progress);
+        self.source.on_told(beacon.closing);
         if beacon.closing && self.source.is_quiet(now) {
             self.on_closing();
         }

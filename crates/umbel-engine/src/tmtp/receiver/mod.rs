@@ -260,7 +260,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Returns for how long the source may be silent; `None` once this receiver is finished.
     fn patience(&self) -> Option<Duration> {
-        self.wanted.outcome.is_none().then_some(self.config.patience)
+        self.wanted.outcome.is_none().then(|| self.source.patience(self.config.patience))
     }
 
     /// Returns when the source will have been silent for long.

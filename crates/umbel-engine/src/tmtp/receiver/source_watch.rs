@@ -27,6 +27,8 @@ pub(super) struct SourceWatch {
     heard: Option<Instant>,
     /// Last epoch of the source that the parent brought, and when.
     epoch: Option<(u64, Instant)>,
+    /// Whether the parent said last that the feed is over.
+    told_closing: bool,
     /// Time at which the receiver was done, or gave up.
     finished: Option<Instant>,
     /// Number of [`SILENCE`]s since it was heard that were noticed.
@@ -62,6 +64,18 @@ impl SourceWatch {
         if self.epoch.is_none_or(|(known, _)| epoch > known) {
             self.epoch = Some((epoch, now));
         }
+    }
+
+    /// Notes whether the parent says that the feed is over. That is believed of it once the source
+    /// is silent, also if the parent has left by then.
+    pub(super) fn on_told(&mut self, closing: bool) {
+        self.told_closing = closing;
+    }
+
+    /// Returns the patience with a silent source, which is `usual` unless the feed is said to be
+    /// over.
+    pub(super) fn patience(&self, usual: Duration) -> Duration {
+        if self.told_closing { SILENCE_DONE.min(usual) } else { usual }
     }
 
     /// Notes that the receiver is done, or has given up. Its last word takes a while.
@@ -178,5 +192,20 @@ mod tests {
             source.on_epoch(at(s), epoch);
             assert_eq!(source.silent_at(None), Some(at(gone)));
         }
+    }
+
+    #[test]
+    fn a_parent_that_said_that_the_feed_is_over_is_believed_once_the_source_is_silent() {
+        let minutes = Duration::from_mins(30);
+        let mut source = SourceWatch::default();
+        source.on_heard(Instant::EPOCH);
+        assert_eq!(source.patience(minutes), minutes);
+        source.on_told(true);
+        let patience = source.patience(minutes);
+        let silent = Instant::EPOCH + SILENCE_DONE;
+        assert_eq!(source.silent_at(Some(patience)), Some(silent));
+        assert_eq!(source.on_silence(silent, Some(patience)), None);
+        source.on_told(false);
+        assert_eq!(source.patience(minutes), minutes);
     }
 }

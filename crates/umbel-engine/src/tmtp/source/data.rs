@@ -6,7 +6,7 @@
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::tmtp::{BlockRun, Body};
 
-use super::Source;
+use super::{Source, Stage};
 use crate::recovery::{Debts, Filled, Stock, push_packet};
 use crate::symbols::{Load, SymbolSource};
 use crate::tmtp::api::{Purpose, SourceEvent};
@@ -123,8 +123,11 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Schedules the next heartbeat. While data flow only the regular one is needed; the first of
-    /// the others follows the last data.
+    /// the others follows the last data. Those that say that the feed is over come as they are due.
     fn schedule_heartbeat_after_data(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Closing(_)) {
+            return;
+        }
         if self.shelf.len_of(self.next.0).is_none() || !self.open {
             self.heartbeats.hurry(now);
         } else {
