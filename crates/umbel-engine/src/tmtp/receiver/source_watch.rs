@@ -146,14 +146,12 @@ impl SourceWatch {
     /// its parent as well: some heartbeats in a row may be lost.
     pub(super) fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
         let heard = self.heard.filter(|_| !self.gone)?;
-        Some(match patience {
-            Some(patience) => heard + SILENCE.saturating_mul(self.silences + 1).min(patience),
-            None => {
-                let told = self.epoch.map(|(_, at)| at);
-                let signs = [told, self.finished].into_iter().flatten();
-                signs.fold(heard, Instant::max) + SILENCE_DONE
-            }
-        })
+        let Some(patience) = patience else {
+            let told = self.epoch.map(|(_, at)| at);
+            let signs = [told, self.finished].into_iter().flatten();
+            return Some(signs.fold(heard, Instant::max) + SILENCE_DONE);
+        };
+        Some(heard + SILENCE.saturating_mul(self.silences + 1).min(patience))
     }
 
     /// Notices that the source is silent. Returns for how long it has been so if there is still

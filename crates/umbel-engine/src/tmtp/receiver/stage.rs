@@ -82,7 +82,8 @@ impl<K: SymbolSink> Receiver<K> {
         let again = self.stage == Stage::Parting { again: true };
         // A receiver that never had a parent knows of none to tell.
         let told = self.reports.is_idle() || self.joined_at.is_none();
-        if !(confirmed && told) && !again && !self.source.is_gone() {
+        let is_heard = confirmed && told;
+        if !is_heard && !again && !self.source.is_gone() {
             // A failed parent may not have passed on what it was told. Another one is told.
             self.reports.restart();
             let until = now + self.config.tree.leave_wait;
