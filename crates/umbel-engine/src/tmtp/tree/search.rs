@@ -47,8 +47,6 @@ pub(super) enum Stage {
     Joining {
         /// Node that was asked.
         candidate: Candidate,
-        /// Nonce of the request.
-        nonce: u64,
         /// Time of the first request.
         since: Instant,
         /// Nodes to ask next.
@@ -114,6 +112,12 @@ impl Candidate {
     /// Returns whether a message from this address and sender can be its own.
     pub(super) fn is(&self, from: SocketAddr, sender: NodeId) -> bool {
         self.address == from && self.id.is_none_or(|id| id == sender)
+    }
+
+    /// Returns whether a message with this nonce, from this address and sender, is its answer to a
+    /// request.
+    fn has_answered(&self, from: SocketAddr, sender: NodeId, nonce: u64) -> bool {
+        self.is(from, sender) && self.asked.nonce == Some(nonce)
     }
 }
 
@@ -279,10 +283,7 @@ impl Tree {
     }
 
     pub(super) fn request(&mut self, now: Instant, candidate: Candidate, others: Others) {
-        let nonce = candidate.asked.nonce.unwrap_or_else(|| self.random.next_u64());
-        let candidate =
-            Candidate { asked: Asked { nonce: Some(nonce), ..candidate.asked }, ..candidate };
-        self.stage = Stage::Joining { candidate, nonce, since: now, others };
+        self.stage = Stage::Joining { candidate, since: now, others };
         self.send_request(now);
     }
 
@@ -290,8 +291,9 @@ impl Tree {
     /// many tries as the first, and begins with the wait that the first one has shown to suffice.
     /// That happens once for each node that is asked, so that none holds this one up by challenges.
     pub(in crate::tmtp) fn on_challenged(&mut self, now: Instant, by: SocketAddr, nonce: u64) {
-        let Stage::Joining { candidate, nonce: asked, since, .. } = &mut self.stage else { return };
-        if (candidate.address, *asked) != (by, nonce) || candidate.asked.challenged.is_some() {
+        let Stage::Joining { candidate, since, .. } = &mut self.stage else { return };
+        let is_its = (candidate.address, candidate.asked.nonce) == (by, Some(nonce));
+        if !is_its || candidate.asked.challenged.is_some() {
             return;
         }
         let wait = (now.since(*since) * 2).max(self.config.subnet_wait).min(self.config.retry);
@@ -301,13 +303,14 @@ impl Tree {
 
     /// Sends the JOIN_REQUEST, for the first time or again.
     fn send_request(&mut self, now: Instant) {
-        let Stage::Joining { candidate, nonce, others, .. } = &mut self.stage else { return };
+        let Stage::Joining { candidate, others, .. } = &mut self.stage else { return };
+        let nonce = *candidate.asked.nonce.get_or_insert_with(|| self.random.next_u64());
         // Within the subnet an answer takes no longer than one to a search.
         let usual = if candidate.hops <= 1 { self.config.subnet_wait } else { self.config.retry };
         let first = candidate.asked.challenged.unwrap_or(usual);
         let wait = first * (1 << candidate.asked.tries.min(8));
         candidate.asked.tries += 1;
-        let (candidate, nonce) = (*candidate, *nonce);
+        let candidate = *candidate;
         // The answers of others may have been lost.
         let again = others.search().filter(|_| others.are_searched_again(candidate.asked.tries));
         self.send_join_request(candidate, nonce);
@@ -387,8 +390,8 @@ impl Tree {
     /// Returns the node that was asked to be the parent, if this message is its answer.
     fn asked(&self, arrival: Arrival, sender: NodeId, nonce: u64) -> Result<Candidate, DropReason> {
         match &self.stage {
-            Stage::Joining { candidate, nonce: asked, .. }
-                if candidate.is(arrival.from, sender) && *asked == nonce =>
+            Stage::Joining { candidate, .. }
+                if candidate.has_answered(arrival.from, sender, nonce) =>
             {
                 Ok(*candidate)
             }
@@ -404,9 +407,9 @@ impl Tree {
         nonce: u64,
     ) -> Result<Candidate, DropReason> {
         let Stage::Joining { others, .. } = &self.stage else { return Err(DropReason::NotAsked) };
-        let is_it =
-            |other: &&Candidate| other.is(arrival.from, sender) && other.asked.nonce == Some(nonce);
-        others.iter().find(is_it).copied().ok_or(DropReason::NotAsked)
+        let mut others = others.iter();
+        let found = others.find(|other| other.has_answered(arrival.from, sender, nonce));
+        found.copied().ok_or(DropReason::NotAsked)
     }
 
     /// Asks the source itself at its announced address, before the others.

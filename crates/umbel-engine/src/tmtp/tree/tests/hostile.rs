@@ -94,7 +94,7 @@ fn a_join_confirm_from_another_than_the_node_asked_or_with_another_nonce_is_drop
     let answer = from(&world, asked, willing(nonce, 10));
     give(&mut world, node, arrival(asked, 1), &answer).unwrap();
     world.run_for(Duration::from_millis(250));
-    let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+    let (_, nonce) = asks(&world, node);
     let honest = beacon(vec![SOURCE, NodeId(98)], 10);
     for (sender, by, nonce) in
         [(asked, liar, nonce), (liar, asked, nonce), (liar, liar, nonce), (asked, asked, nonce ^ 1)]
@@ -129,7 +129,7 @@ fn a_parent_that_lies_about_its_hops_is_found_out_and_barred() {
     assert_eq!(taken, Err(DropReason::AbsurdHops), "nothing gains hops on its way");
     give(&mut world, node, arrival(liar, 3), &message).unwrap();
     world.run_for(Duration::from_millis(250));
-    let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+    let (_, nonce) = asks(&world, node);
     let body = confirm(nonce, beacon(vec![SOURCE, NodeId(99)], 10));
     let message = from(&world, liar, body);
     give(&mut world, node, arrival(liar, 3), &message).unwrap();
@@ -155,10 +155,8 @@ fn who_claims_to_be_farther_than_the_search_reached_is_not_believed() {
 
 /// Returns whom a node asks to be its parent, and the nonce of its request.
 fn asks(world: &World, node: usize) -> (SocketAddr, u64) {
-    let Stage::Joining { candidate, nonce, .. } = world.tree(node).stage else {
-        panic!("asks nobody");
-    };
-    (candidate.address, nonce)
+    let Stage::Joining { candidate, .. } = world.tree(node).stage else { panic!("asks nobody") };
+    (candidate.address, candidate.asked.nonce.unwrap())
 }
 
 /// Returns a node that searches its subnet, and the nonce of its search.
@@ -200,8 +198,8 @@ fn a_node_whose_request_is_not_answered_searches_for_others_again() {
     assert_eq!(world.parent(node), Some(manager));
 }
 
-#[test]
-fn who_did_not_answer_at_once_is_asked_again_after_others() {
+/// Returns a node whose search of the subnet two nodes have answered, which are silent since then.
+fn answered_by_two() -> (World, usize, [usize; 2]) {
     let mut world = World::row(2, TreeConfig::default());
     let nodes = [world.add(NodeId(98), 1), world.add(NodeId(99), 1)];
     let (node, nonce) = searching_subnet(&mut world);
@@ -210,6 +208,12 @@ fn who_did_not_answer_at_once_is_asked_again_after_others() {
         let answer = from(&world, by, willing(nonce, 10));
         give(&mut world, node, arrival(by, 0), &answer).unwrap();
     }
+    (world, node, nodes)
+}
+
+#[test]
+fn who_did_not_answer_at_once_is_asked_again_after_others() {
+    let (mut world, node, nodes) = answered_by_two();
     let mut asked = Vec::new();
     for wait in [150, 150, 200, 200, 400] {
         asked.push(asks(&world, node).0);
@@ -229,14 +233,7 @@ fn who_did_not_answer_at_once_is_asked_again_after_others() {
 
 #[test]
 fn who_confirms_after_others_had_their_turn_is_the_parent() {
-    let mut world = World::row(2, TreeConfig::default());
-    let nodes = [world.add(NodeId(98), 1), world.add(NodeId(99), 1)];
-    let (node, nonce) = searching_subnet(&mut world);
-    for by in nodes {
-        world.crash(by);
-        let answer = from(&world, by, willing(nonce, 10));
-        give(&mut world, node, arrival(by, 0), &answer).unwrap();
-    }
+    let (mut world, node, nodes) = answered_by_two();
     let (first, nonce) = asks(&world, node);
     world.run_for(Duration::from_millis(160));
     assert_ne!(asks(&world, node).0, first);
@@ -473,7 +470,7 @@ fn a_refusal_that_is_the_sources_to_say_is_not_believed_of_others() {
         let answer = from(&world, liar, willing(nonce, 10));
         give(&mut world, node, arrival(liar, 0), &answer).unwrap();
         world.run_for(Duration::from_millis(250));
-        let Stage::Joining { nonce, .. } = world.tree(node).stage else { panic!("asks nobody") };
+        let (_, nonce) = asks(&world, node);
         let refused = from(&world, liar, Body::JoinRefused { nonce, reason });
         give(&mut world, node, arrival(liar, 0), &refused).unwrap();
         world.run_acknowledging(seconds(1));
