@@ -45,8 +45,8 @@ enum Who {
     One(Make),
     /// Each on a host of its own.
     Several(&'static [Make]),
-    /// A client that guesses the token, in session after session.
-    Guesser,
+    /// A client that asks for far more than its share, in this role.
+    Greedy(&'static str),
 }
 
 /// A way to transfer files to the honest receivers.
@@ -89,7 +89,7 @@ fn steadily(mut attack: Attack) -> Attack {
 /// Those who attack one transfer.
 struct Strangers {
     strangers: Vec<Stranger>,
-    guesser: Option<Greedy>,
+    greedy: Option<Greedy>,
 }
 
 impl Strangers {
@@ -104,7 +104,7 @@ impl Strangers {
         let makes: &[Make] = match &who {
             Some(Who::One(make)) => std::slice::from_ref(make),
             Some(Who::Several(makes)) => makes,
-            Some(Who::Guesser) | None => &[],
+            Some(Who::Greedy(_)) | None => &[],
         };
         let mut told = Some(told);
         let strangers = STRANGERS.into_iter().zip(makes).map(|(host, make)| {
@@ -112,15 +112,19 @@ impl Strangers {
             Stranger::start(lab.host(host).unwrap(), mark, steadily(make(told)))
         });
         let strangers = strangers.collect();
-        let guesser = matches!(who, Some(Who::Guesser))
-            .then(|| Greedy::start(lab.host(STRANGER).unwrap(), ("greedy", "guesses"), url));
-        Strangers { strangers, guesser }
+        let greedy = match who {
+            Some(Who::Greedy(role)) => {
+                Some(Greedy::start(lab.host(STRANGER).unwrap(), ("greedy", role), url))
+            }
+            _ => None,
+        };
+        Strangers { strangers, greedy }
     }
 
     /// Stops them. Returns the number of datagrams that they have sent.
     fn stop(self) -> u64 {
-        if let Some(mut guesser) = self.guesser {
-            assert!(guesser.is_at_it(), "it has given up");
+        if let Some(mut greedy) = self.greedy {
+            assert!(greedy.is_at_it(), "it has given up");
         }
         self.strangers.into_iter().map(Stranger::stop).sum()
     }
@@ -258,7 +262,7 @@ fn attacks() -> Vec<(&'static str, Way, Who)> {
         ("H3 forged end", false, |_| Box::new(forgeries::truncator())),
         ("H3 forged end", true, |_| Box::new(forgeries::truncator())),
     ];
-    let several: [(&str, Way, Who); 2] = [
+    let several: [(&str, Way, Who); 6] = [
         (
             "three strangers: C1 wrong symbols, H2, H4",
             Way::Feed(open),
@@ -268,7 +272,11 @@ fn attacks() -> Vec<(&'static str, Way, Who)> {
                 |_| Box::new(forgeries::usurper()),
             ]),
         ),
-        ("R6 guesses of the token", Way::Repository(true), Who::Guesser),
+        ("R2 demands for very much", Way::Repository(true), Who::Greedy("wants")),
+        ("R3 questions without end", Way::Repository(true), Who::Greedy("questions")),
+        ("R4 probes", Way::Repository(true), Who::Greedy("probes")),
+        ("R5 sessions", Way::Repository(true), Who::Greedy("sessions")),
+        ("R6 guesses of the token", Way::Repository(true), Who::Greedy("guesses")),
     ];
     let repositories: [(&str, bool, Make); 6] = [
         ("R1 replay and alteration", true, |_| repeater()),
