@@ -47,6 +47,9 @@ enum Who {
     Several(&'static [Make]),
     /// A client that asks for far more than its share, in this role.
     Greedy(&'static str),
+    /// The same, of a server on its own host that nobody else asks: what the attack costs because
+    /// all hosts of the lab have the same processors.
+    Elsewhere(&'static str),
 }
 
 /// A way to transfer files to the honest receivers.
@@ -104,7 +107,7 @@ impl Strangers {
         let makes: &[Make] = match &who {
             Some(Who::One(make)) => std::slice::from_ref(make),
             Some(Who::Several(makes)) => makes,
-            Some(Who::Greedy(_)) | None => &[],
+            Some(Who::Greedy(_) | Who::Elsewhere(_)) | None => &[],
         };
         let mut told = Some(told);
         let strangers = STRANGERS.into_iter().zip(makes).map(|(host, make)| {
@@ -113,7 +116,7 @@ impl Strangers {
         });
         let strangers = strangers.collect();
         let greedy = match who {
-            Some(Who::Greedy(role)) => {
+            Some(Who::Greedy(role) | Who::Elsewhere(role)) => {
                 Some(Greedy::start(lab.host(STRANGER).unwrap(), ("greedy", role), url))
             }
             _ => None,
@@ -181,7 +184,10 @@ fn transfer(way: Way, who: Option<Who>) -> Option<(f64, f64)> {
             let group = "239.1.2.3:7702".parse().unwrap();
             let source = (bench.host("h1").addr4(), 7702).into();
             let mark = Mark { tsi: Tsi(0), source, domain: group };
-            let strangers = Strangers::start(who, &lab, mark, nothing, &server.url);
+            let elsewhere = matches!(who, Some(Who::Elsewhere(_)))
+                .then(|| bench.serve_as((STRANGER, "elsewhere"), &["--token", "sesame"]));
+            let asked = elsewhere.as_ref().map_or(&server.url, |other| &other.url);
+            let strangers = Strangers::start(who, &lab, mark, nothing, asked);
             let start = Instant::now();
             for client in &mut HONEST.map(|host| bench.get(host, &server.url, EVERYTHING)) {
                 bench.check_all(client, PATIENCE);
@@ -262,7 +268,7 @@ fn attacks() -> Vec<(&'static str, Way, Who)> {
         ("H3 forged end", false, |_| Box::new(forgeries::truncator())),
         ("H3 forged end", true, |_| Box::new(forgeries::truncator())),
     ];
-    let several: [(&str, Way, Who); 6] = [
+    let several: [(&str, Way, Who); 7] = [
         (
             "three strangers: C1 wrong symbols, H2, H4",
             Way::Feed(open),
@@ -276,6 +282,7 @@ fn attacks() -> Vec<(&'static str, Way, Who)> {
         ("R3 questions without end", Way::Repository(true), Who::Greedy("questions")),
         ("R4 probes", Way::Repository(true), Who::Greedy("probes")),
         ("R5 sessions", Way::Repository(true), Who::Greedy("sessions")),
+        ("R5 sessions of another server", Way::Repository(true), Who::Elsewhere("sessions")),
         ("R6 guesses of the token", Way::Repository(true), Who::Greedy("guesses")),
     ];
     let repositories: [(&str, bool, Make); 6] = [

@@ -1,19 +1,31 @@
-//! Limits on what comes from one address: sessions at once, and guesses of the token.
+//! Limits on what comes from one address: sessions at once, handshakes at once, and guesses of the
+//! token.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Handshakes of an address that have their turn at the same time. Others of that address wait, so
+/// that a crowd of one address does not take the server's time from a client of another.
+const TURNS: usize = 8;
+/// Networks of IPv6 have this many times the places of an IPv4 address, since hosts share them.
+const PLACES_OF_A_NETWORK: usize = 4;
 /// Wrong tokens of an address that cost nothing, for those who mistype.
 const FREE: u32 = 3;
+/// Addresses of a network of IPv6 that may have wrong tokens, without delay for all others of it.
+/// One host that tries an old token again and again must not keep its neighbours out. One that
+/// takes ever new addresses must not guess for ever.
+const FREE_OF_A_NETWORK: u32 = 32;
 /// First and longest time for which an address gets no session after a further wrong token. The
 /// time doubles with each.
 const DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Time after which the wrong tokens of an address are forgotten.
 const MEMORY: Duration = Duration::from_mins(10);
-/// Maximum number of addresses with wrong tokens that are remembered.
-const REMEMBERED: usize = 4_096;
+/// Maximum number of addresses, and of networks, with wrong tokens that are remembered.
+const REMEMBERED: usize = if cfg!(test) { 256 } else { 4_096 };
 
 /// Hosts that are not told apart: one IPv4 address, or all of the same first 64 bits of IPv6. A
 /// host can usually take any address of these.
@@ -29,9 +41,21 @@ impl Origin {
             address @ IpAddr::V4(_) => address,
         })
     }
+
+    /// Returns the number of places where an IPv4 address has `most`.
+    fn places(self, most: usize) -> usize {
+        most.saturating_mul(if self.0.is_ipv6() { PLACES_OF_A_NETWORK } else { 1 })
+    }
 }
 
-/// Wrong tokens of an address.
+/// Connections and handshakes of those who are not told apart.
+#[derive(Debug)]
+struct Crowd {
+    taken: usize,
+    turns: Arc<Semaphore>,
+}
+
+/// Wrong tokens of an address, or addresses of a network that have shown some.
 #[derive(Clone, Copy, Debug)]
 struct Guesses {
     number: u32,
@@ -40,18 +64,42 @@ struct Guesses {
     until: Instant,
 }
 
+impl Guesses {
+    /// Counts one more of `origin`, of which some are free. Returns whether it is the first.
+    fn note(table: &mut HashMap<Origin, Guesses>, origin: Origin, free: u32, now: Instant) -> bool {
+        if table.len() >= REMEMBERED && !table.contains_key(&origin) {
+            let oldest = table.iter().min_by_key(|(_, guesses)| guesses.last);
+            if let Some(oldest) = oldest.map(|(&origin, _)| origin) {
+                table.remove(&oldest);
+            }
+        }
+        let known = table.get(&origin).filter(|guesses| now < guesses.last + MEMORY);
+        let number = known.map_or(0, |guesses| guesses.number).saturating_add(1);
+        let (first, longest) = DELAY;
+        let delay = match number.checked_sub(free + 1) {
+            Some(doubled) => first.saturating_mul(1 << doubled.min(16)).min(longest),
+            None => Duration::ZERO,
+        };
+        table.insert(origin, Guesses { number, last: now, until: now + delay });
+        number == 1
+    }
+}
+
 /// Keeps count of addresses.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// Maximum number of connections and handshakes of an address.
+    /// Maximum number of connections and handshakes of an IPv4 address.
     most: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    places: HashMap<Origin, usize>,
+    crowds: HashMap<Origin, Crowd>,
+    /// Wrong tokens of single addresses.
     guesses: HashMap<Origin, Guesses>,
+    /// Addresses with wrong tokens of networks of IPv6.
+    networks: HashMap<Origin, Guesses>,
 }
 
 /// The reason why an address gets no session now.
@@ -59,7 +107,7 @@ struct State {
 pub(super) enum Denied {
     /// It has as many as it may have.
     Crowded,
-    /// It has shown wrong tokens.
+    /// It has shown wrong tokens, or many others of its network have.
     Guessed,
 }
 
@@ -74,45 +122,41 @@ impl Guard {
 
     /// Takes a place for a connection of this address, until the result is dropped.
     pub(super) fn enter(self: &Arc<Guard>, remote: IpAddr, now: Instant) -> Result<Place, Denied> {
-        let origin = Origin::of(remote);
+        let (host, origin) = (Origin(remote.to_canonical()), Origin::of(remote));
         let mut state = self.state();
-        if state.guesses.get(&origin).is_some_and(|guesses| now < guesses.until) {
+        let guessed = [state.guesses.get(&host), state.networks.get(&origin)];
+        if guessed.into_iter().flatten().any(|guesses| now < guesses.until) {
             return Err(Denied::Guessed);
         }
-        let places = state.places.entry(origin).or_default();
-        if *places >= self.most {
+        let new = || Crowd { taken: 0, turns: Arc::new(Semaphore::new(TURNS)) };
+        let crowd = state.crowds.entry(origin).or_insert_with(new);
+        if crowd.taken >= origin.places(self.most) {
             return Err(Denied::Crowded);
         }
-        *places += 1;
-        Ok(Place { guard: self.clone(), origin })
+        crowd.taken += 1;
+        let (turns, turn) = (crowd.turns.clone(), crowd.turns.clone().try_acquire_owned().ok());
+        Ok(Place { guard: self.clone(), origin, turns, turn })
     }
 
-    /// Returns whether half of an address's places are taken. A client that wants another must show
-    /// that the address is its own, so that nobody takes another's places.
+    /// Returns whether half of an address's places or turns are taken. A client that wants another
+    /// must show that the address is its own, so that nobody takes another's.
     pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
-        let places = self.state().places.get(&Origin::of(remote)).copied();
-        places.unwrap_or(0) >= self.most.div_ceil(2)
+        let origin = Origin::of(remote);
+        self.state().crowds.get(&origin).is_some_and(|crowd| {
+            crowd.taken >= origin.places(self.most).div_ceil(2)
+                || crowd.turns.available_permits() <= TURNS / 2
+        })
     }
 
     /// Notes a wrong token of this address. Returns whether it is the first.
     pub(super) fn note_guess(&self, remote: IpAddr, now: Instant) -> bool {
-        let origin = Origin::of(remote);
-        let guesses = &mut self.state().guesses;
-        if guesses.len() >= REMEMBERED && !guesses.contains_key(&origin) {
-            let oldest = guesses.iter().min_by_key(|(_, guesses)| guesses.last);
-            if let Some(oldest) = oldest.map(|(&origin, _)| origin) {
-                guesses.remove(&oldest);
-            }
+        let (host, network) = (Origin(remote.to_canonical()), Origin::of(remote));
+        let mut state = self.state();
+        let first = Guesses::note(&mut state.guesses, host, FREE, now);
+        if first && network.0.is_ipv6() {
+            Guesses::note(&mut state.networks, network, FREE_OF_A_NETWORK, now);
         }
-        let known = guesses.get(&origin).filter(|guesses| now < guesses.last + MEMORY);
-        let number = known.map_or(0, |guesses| guesses.number).saturating_add(1);
-        let (first, longest) = DELAY;
-        let delay = match number.checked_sub(FREE + 1) {
-            Some(doubled) => first.saturating_mul(1 << doubled.min(16)).min(longest),
-            None => Duration::ZERO,
-        };
-        guesses.insert(origin, Guesses { number, last: now, until: now + delay });
-        number == 1
+        first
     }
 }
 
@@ -121,15 +165,30 @@ impl Guard {
 pub(super) struct Place {
     guard: Arc<Guard>,
     origin: Origin,
+    turns: Arc<Semaphore>,
+    /// The turn of its handshake, if it had not to wait for one.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Waits for the turn of this connection's handshake, which lasts until the result is dropped.
+    /// Turns come in the order of [`Guard::enter`].
+    pub(super) async fn turn(&mut self) -> Option<OwnedSemaphorePermit> {
+        match self.turn.take() {
+            Some(turn) => Some(turn),
+            // Fails only where turns are closed, which they never are.
+            None => self.turns.clone().acquire_owned().await.ok(),
+        }
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let places = &mut self.guard.state().places;
-        if let Some(taken) = places.get_mut(&self.origin) {
-            *taken -= 1;
-            if *taken == 0 {
-                places.remove(&self.origin);
+        let crowds = &mut self.guard.state().crowds;
+        if let Some(crowd) = crowds.get_mut(&self.origin) {
+            crowd.taken -= 1;
+            if crowd.taken == 0 {
+                crowds.remove(&self.origin);
             }
         }
     }
@@ -156,10 +215,31 @@ mod tests {
         assert!(enter("192.0.2.1").is_ok());
         // A host has all addresses of its network.
         let hosts = (0..30).filter_map(|host| enter(&format!("2001:db8::{host}")).ok());
-        assert_eq!(hosts.collect::<Vec<_>>().len(), 3);
+        assert_eq!(hosts.collect::<Vec<_>>().len(), 12);
         assert!(enter("2001:db8:0:1::").is_ok());
         drop(places);
-        assert!(guard.state().places.is_empty(), "nothing is kept of those who left");
+        assert!(guard.state().crowds.is_empty(), "nothing is kept of those who left");
+    }
+
+    /// Returns what has its turn at once.
+    async fn at_once(place: &mut Place) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(Duration::ZERO, place.turn()).await.ok().flatten()
+    }
+
+    #[tokio::test]
+    async fn ten_times_as_many_handshakes_as_have_a_turn_wait_and_others_do_not() {
+        let (guard, now) = (Guard::new(256), Instant::now());
+        let enter = |text: &str| guard.enter(address(text), now).unwrap();
+        let mut places: Vec<Place> = (0..10 * TURNS).map(|_| enter("192.0.2.1")).collect();
+        assert!(guard.is_busy(address("192.0.2.1")) && !guard.is_busy(address("192.0.2.2")));
+        let mut turns = Vec::new();
+        for place in &mut places {
+            turns.extend(at_once(place).await);
+        }
+        assert_eq!(turns.len(), TURNS);
+        assert!(at_once(&mut enter("192.0.2.2")).await.is_some(), "another does not wait");
+        turns.pop();
+        assert!(at_once(&mut places[TURNS]).await.is_some(), "one is over, and the next begins");
     }
 
     #[test]
@@ -185,11 +265,42 @@ mod tests {
     }
 
     #[test]
+    fn who_tries_an_old_token_without_end_does_not_keep_its_network_out() {
+        let (guard, start) = (Guard::new(9), Instant::now());
+        let (guesser, neighbour) = (address("2001:db8::1"), address("2001:db8::2"));
+        for second in 0..3_600 {
+            let now = start + Duration::from_secs(second);
+            if guard.enter(guesser, now).is_ok() {
+                guard.note_guess(guesser, now);
+            }
+            assert!(guard.enter(neighbour, now).is_ok());
+        }
+    }
+
+    #[test]
+    fn ever_new_addresses_of_a_network_guess_ever_more_slowly() {
+        let (guard, start) = (Guard::new(9), Instant::now());
+        let mut addresses = 0;
+        for millis in (0..600_000).step_by(100) {
+            let now = start + Duration::from_millis(millis);
+            let address = address(&format!("2001:db8::{addresses}"));
+            if guard.enter(address, now).is_ok() {
+                guard.note_guess(address, now);
+                addresses += 1;
+            }
+            assert!(guard.enter("2001:db8:0:1::".parse().unwrap(), now).is_ok());
+        }
+        // 32 at once, six while the delay grows, and then one a minute.
+        assert!((40..=50).contains(&addresses), "{addresses}");
+    }
+
+    #[test]
     fn ten_times_as_many_guessers_as_are_remembered_take_no_more_memory() {
         let (guard, now) = (Guard::new(9), Instant::now());
         for host in 0..10 * REMEMBERED as u32 {
-            guard.note_guess(IpAddr::from(host.to_be_bytes()), now);
+            guard.note_guess(IpAddr::from((u128::from(host) << 64).to_be_bytes()), now);
         }
         assert_eq!(guard.state().guesses.len(), REMEMBERED);
+        assert_eq!(guard.state().networks.len(), REMEMBERED);
     }
 }

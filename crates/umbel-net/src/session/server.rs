@@ -43,8 +43,9 @@ pub struct ServerOptions {
     pub clients: Option<Arc<Authorities>>,
     /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
     pub max_sessions: usize,
-    /// Maximum number of sessions and handshakes of one IPv4 address, or of one network of the
-    /// first 64 bits of IPv6. Further ones are told that the server is full. Default 256.
+    /// Maximum number of sessions and handshakes of one IPv4 address. A network of the first 64
+    /// bits of IPv6 has four times as many. Further ones are told that the server is full. Default
+    /// 256. Eight handshakes of an address have their turn at once, and the others wait.
     pub max_per_address: usize,
     /// Maximum number of handshakes under way. Above half of it, a client must first show that its
     /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above the maximum, the

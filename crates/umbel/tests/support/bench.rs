@@ -49,10 +49,16 @@ impl<'lab> Bench<'lab> {
     /// Serves from `h1`, on port 7700, with a key that outlives it.
     #[track_caller]
     pub(crate) fn serve(&self, options: &[&str]) -> Server {
-        let mut command = self.host("h1").command(env!("CARGO_BIN_EXE_umbel"));
+        self.serve_as(("h1", "server"), options)
+    }
+
+    /// Serves as [`Bench::serve`] does, from another host and with a key of its own.
+    #[track_caller]
+    pub(crate) fn serve_as(&self, (host, label): (&str, &str), options: &[&str]) -> Server {
+        let mut command = self.host(host).command(env!("CARGO_BIN_EXE_umbel"));
         command.args(["serve", "--json"]).arg(self.repo());
-        command.arg("--state-dir").arg(self.directory.path().join("state")).args(options);
-        let process = Process::start("server", command, &self.logs);
+        command.arg("--state-dir").arg(self.directory.path().join(label)).args(options);
+        let process = Process::start(label, command, &self.logs);
         let serving = process.wait_for_event("serving", SOON);
         let url = serving["url"].as_str().unwrap().to_owned();
         Server { process, url }
