@@ -316,7 +316,7 @@ pub struct ReceiverStats {
     pub nacks_sent: u64,
     /// NACKs suppressed by a sibling's.
     pub nacks_suppressed: u64,
-    /// FETCHes sent.
+    /// FETCHes sent with a cookie. Those without one draw no symbols, but a cookie.
     pub fetches_sent: u64,
     /// Repairs and retransmissions sent as a manager, or as a helper.
     pub repairs_sent: u64,

@@ -478,7 +478,7 @@ impl<K: SymbolSink> Receiver<K> {
         }
         let reach = self.reach();
         let fetch = self.recovery.next_fetch(now, &mut self.delivery, &reach)?;
-        self.stats.fetches_sent += 1;
+        self.stats.fetches_sent += u64::from(matches!(fetch, Body::Fetch { cookie: 1.., .. }));
         Some(fetch)
     }
 }

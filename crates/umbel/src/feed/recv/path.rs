@@ -16,6 +16,9 @@ const PACKETS: u64 = 32;
 /// Number of heartbeats that must have come, and of requests that must have been sent. Heartbeats
 /// take the same way as data, and are short.
 const SIGNS: u64 = 4;
+/// Number of requests without an answer that make it certain. Where links lose a fifth of all
+/// packets, four in a row are often in vain.
+const CERTAIN_REQUESTS: u64 = 12;
 /// Values of `--mtu` that are worth a try: the least MTU of IPv6, and that of any IPv4 host.
 const ADVISED: [u64; 2] = [1280, 576];
 
@@ -81,9 +84,10 @@ impl Path {
         let standstill = self.standstill.filter(|still| still.held == held).unwrap_or(fresh);
         self.standstill = Some(standstill);
         let time = now.since(standstill.since).saturating_sub(self.sending);
-        if heartbeats < standstill.heartbeats + SIGNS || asked < standstill.asked + SIGNS {
+        let asked = asked - standstill.asked;
+        if heartbeats < standstill.heartbeats + SIGNS || asked < SIGNS {
             None
-        } else if time >= CERTAIN {
+        } else if time >= CERTAIN && asked >= CERTAIN_REQUESTS {
             Some(Finding::TooNarrow)
         } else if time >= SUSPICIOUS && !self.suspicious {
             self.suspicious = true;
@@ -126,9 +130,11 @@ mod tests {
     #[test]
     fn only_short_packets_for_a_while_show_a_narrow_path() {
         let narrow = [Some(Finding::Suspicious), None, Some(Finding::TooNarrow)];
-        assert_eq!(findings(0, 30, 9), narrow);
+        assert_eq!(findings(0, 30, 12), narrow);
+        let suspicious = [Some(Finding::Suspicious), None, None];
+        assert_eq!(findings(0, 30, 9), suspicious, "too few requests to be certain");
         // The channel is lossy, does not arrive at all, or nothing is asked for.
-        for other in [findings(1, 30, 9), findings(0, 3, 9), findings(0, 30, 3)] {
+        for other in [findings(1, 30, 12), findings(0, 3, 12), findings(0, 30, 3)] {
             assert_eq!(other, [None; 3]);
         }
     }
