@@ -4,6 +4,7 @@
 //! - [`scenario`]: a run on one of the topologies of Figure 7.
 //! - `figures.rs`: Figures 8 to 13, and random early detection; `verdicts.rs`: the claims of the
 //!   text; `notes.rs`: choices and findings.
+//! - `varied.rs`: other values in the place of chosen or fitted ones, one at a time.
 //! - `beyond.rs`: other networks, TCP connections, and the controller that looks at delays.
 //! - [`tcp`]: TCP connections beside a session.
 
@@ -12,6 +13,7 @@ mod figures;
 mod notes;
 pub mod scenario;
 pub mod tcp;
+mod varied;
 mod verdicts;
 
 use std::collections::BTreeSet;
@@ -22,6 +24,7 @@ use crate::certainty::judged;
 use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Outcomes, Pool, Progress, Runs, work};
+use crate::sensitivity::Sensitivity;
 
 /// Parts of the report besides Figures 8 to 13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,13 +35,19 @@ pub enum Other {
     Beyond,
     /// 10,000 receivers.
     Crowd,
+    /// Which numbers hinge on chosen or fitted values: six times the figures' processor time.
+    Sensitivity,
 }
 
 impl Extra for Other {
     const FIGURES: RangeInclusive<u32> = 8..=13;
-    const NAMED: &'static [(Other, &'static str)] =
-        &[(Other::Red, "red"), (Other::Beyond, "beyond"), (Other::Crowd, "crowd")];
-    const COSTLY: &'static [Other] = &[Other::Crowd];
+    const NAMED: &'static [(Other, &'static str)] = &[
+        (Other::Red, "red"),
+        (Other::Beyond, "beyond"),
+        (Other::Crowd, "crowd"),
+        (Other::Sensitivity, "sensitivity"),
+    ];
+    const COSTLY: &'static [Other] = &[Other::Crowd, Other::Sensitivity];
 }
 
 /// A part of the report that can be requested alone.
@@ -85,7 +94,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     if has_crowd {
         runs.extend(beyond::crowd_runs());
     }
-    progress.expect(work(&runs));
+    let varied =
+        options.parts.has_extra(Other::Sensitivity).then(|| varied::sensitivity(options.seeds));
+    let varied_runs = varied.as_ref().map(Sensitivity::runs).unwrap_or_default();
+    progress.expect(work(&runs) + work(&varied_runs));
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |outcomes: &Outcomes<Scenario>| -> Vec<Figure> {
         wanted.iter().map(|number| figures::figure(*number, outcomes)).collect()
@@ -108,6 +120,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
     }
     if has_crowd {
         sections.push(beyond::crowd(&outcomes));
+    }
+    if let Some(varied) = &varied {
+        sections.push(varied::section(varied, &options.pool.run_all(&varied_runs, progress)));
     }
     Report {
         paper: "rlm",

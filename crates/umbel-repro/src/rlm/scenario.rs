@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use umbel_engine::rlm::ControllerKind;
+use umbel_engine::rlm::{ControllerKind, LossConfig, RlmConfig};
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, stream, uniform};
 use umbel_sim::rlm::{ReceiverHost, Record, SAMPLE, Stream, Traffic};
@@ -159,8 +159,59 @@ const QUEUE: u32 = 20;
 /// Length of a packet in bytes, and the delay of links [RLM §4].
 pub(super) const PACKET: f64 = 1000.0;
 const LATENCY_US: u64 = 10_000;
-/// Time for which a receiver may be below its best level and still keep it. Chosen.
-const LAPSE: Duration = Duration::from_secs(10);
+
+/// Values that the paper does not give. The defaults are those of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Choices {
+    /// Share of lost packets above which a layer is dropped, in percent: T [RLM §3.4].
+    pub loss_percent: u32,
+    /// Packets that must be expected before loss is judged.
+    pub loss_packets: u32,
+    /// Detection-time that is assumed at first, and its deviation, in milliseconds.
+    pub detection_ms: (u64, u64),
+    /// Experiments in a row that a receiver forgoes since others experiment.
+    pub suppressions: u32,
+    /// Later packets after which one that is missing is lost, and time in milliseconds.
+    pub reorder: (u32, u64),
+    /// Time in seconds for which a receiver may be below its best level and still keep it.
+    pub lapse_s: u64,
+    /// Weight of the average queue of random early detection, in thousandths.
+    pub red_permille: u32,
+}
+
+impl Default for Choices {
+    fn default() -> Choices {
+        Choices {
+            loss_percent: 10,
+            loss_packets: 20,
+            detection_ms: (2_000, 500),
+            suppressions: 8,
+            reorder: (3, 100),
+            lapse_s: 10,
+            red_permille: 100,
+        }
+    }
+}
+
+impl Choices {
+    fn rlm(&self) -> RlmConfig {
+        let (time, deviation) = self.detection_ms;
+        RlmConfig {
+            loss_threshold: f64::from(self.loss_percent) / 100.0,
+            loss_packets: self.loss_packets,
+            detection_time: Duration::from_millis(time),
+            detection_deviation: Duration::from_millis(deviation),
+            suppressions: self.suppressions,
+            ..RlmConfig::default()
+        }
+    }
+
+    fn loss(&self) -> LossConfig {
+        let (reorder_packets, ms) = self.reorder;
+        let reorder_time = Duration::from_millis(ms);
+        LossConfig { reorder_packets, reorder_time, ..LossConfig::default() }
+    }
+}
 
 impl Scenario {
     /// Creates the scenario of a topology as the paper has it.
@@ -195,13 +246,13 @@ impl Scenario {
     }
 
     /// Returns a link of this multiple of the usual rate, and its queue.
-    fn narrow(&self, times: f64, queue: u32) -> LinkSpec {
+    fn narrow(&self, choices: &Choices, times: f64, queue: u32) -> LinkSpec {
         let rate = Rate::from_bits_per_s((RATE as f64 * times) as u64).expect("above 0");
         let queue = match self.dropping {
             Dropping::Tail => Queue::DropTailPackets(queue),
             Dropping::Preference => Queue::Preference { limit: queue, classes: 6 },
             Dropping::Red => Queue::Red(RedConfig {
-                weight: 0.1,
+                weight: f64::from(choices.red_permille) / 1000.0,
                 limit: queue,
                 ..RedConfig::new(f64::from(queue) / 4.0, f64::from(queue) * 0.75)
             }),
@@ -217,7 +268,7 @@ impl Scenario {
         LinkSpec::default().delay(self.delay())
     }
 
-    fn build(&self) -> World {
+    fn build(&self, choices: &Choices) -> World {
         let mut network = Network::new();
         let link = |network: &mut Network, a, b, spec: LinkSpec| {
             network.link(a, b, spec.clone(), spec).expect("the ends and the values are valid");
@@ -227,7 +278,7 @@ impl Scenario {
         let sources = match self.topology {
             Topology::Shared { receivers } => {
                 let (source, router) = (network.host("source"), network.router("router"));
-                link(&mut network, source, router, self.narrow(1.0, QUEUE));
+                link(&mut network, source, router, self.narrow(choices, 1.0, QUEUE));
                 for n in 0..receivers {
                     let node = network.host(format!("r{n}"));
                     // A separate link would add to the latency of a single receiver.
@@ -240,8 +291,8 @@ impl Scenario {
             Topology::Classes { receivers } => {
                 let source = network.host("source");
                 let routers = [network.router("fast"), network.router("slow")];
-                link(&mut network, source, routers[0], self.narrow(1.0, QUEUE));
-                link(&mut network, routers[0], routers[1], self.narrow(0.5, QUEUE));
+                link(&mut network, source, routers[0], self.narrow(choices, 1.0, QUEUE));
+                link(&mut network, routers[0], routers[1], self.narrow(choices, 0.5, QUEUE));
                 for n in 0..receivers {
                     let node = network.host(format!("r{n}"));
                     let slow = (n % 2) as usize;
@@ -257,7 +308,7 @@ impl Scenario {
                 // Twice the product of bandwidth and delay, from a source to its receiver.
                 let product = rate * times / 8.0 * self.delay().as_secs_f64() * 3.0;
                 let queue = (2.0 * product / PACKET).ceil() as u32;
-                link(&mut network, left, right, self.narrow(times, queue.max(2)));
+                link(&mut network, left, right, self.narrow(choices, times, queue.max(2)));
                 for n in 0..pairs {
                     let (source, node) = self.add_pair(&mut network, [left, right], n);
                     places.push(Place { node, source, rate });
@@ -266,7 +317,7 @@ impl Scenario {
             }
             Topology::Beside { connections: count, .. } => {
                 let (left, right) = (network.router("left"), network.router("right"));
-                link(&mut network, left, right, self.narrow(1.0, QUEUE));
+                link(&mut network, left, right, self.narrow(choices, 1.0, QUEUE));
                 let (source, node) = self.add_pair(&mut network, [left, right], 0);
                 // The best level is the one that a fair share carries.
                 places.push(Place { node, source, rate: rate / f64::from(count + 1) });
@@ -317,7 +368,22 @@ impl Experiment for Scenario {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
-        let World { mut network, sources, places, connections } = self.build();
+        self.run_with(&Choices::default(), seed)
+    }
+
+    fn work(&self) -> u64 {
+        let connections = match self.topology {
+            Topology::Beside { connections, .. } => connections,
+            _ => 0,
+        };
+        u64::from(self.receivers() + connections) + 1
+    }
+}
+
+impl Scenario {
+    /// Runs it with other choices than those of the report.
+    pub(super) fn run_with(&self, choices: &Choices, seed: u64) -> Outcome {
+        let World { mut network, sources, places, connections } = self.build(choices);
         if let Some(ms) = self.leave_ms {
             network.set_prune_latency(Duration::from_millis(ms));
         }
@@ -337,6 +403,7 @@ impl Experiment for Scenario {
             let stream = self.stream(place.source);
             let mut config = stream.receiver_config(place.node);
             config.controller = self.rule.kind();
+            (config.rlm, config.loss) = (choices.rlm(), choices.loss());
             let (from, to) = STARTS_S;
             let start = Duration::from_secs_f64(from + (to - from) * uniform(&mut starts));
             simulation
@@ -365,23 +432,19 @@ impl Experiment for Scenario {
                 (place, host.host())
             })
             .collect();
-        self.outcome(&records, others.collect(), end)
+        let lapse = Duration::from_secs(choices.lapse_s);
+        self.outcome(&records, others.collect(), (end, lapse))
     }
 
-    fn work(&self) -> u64 {
-        let connections = match self.topology {
-            Topology::Beside { connections, .. } => connections,
-            _ => 0,
-        };
-        u64::from(self.receivers() + connections) + 1
-    }
-}
-
-impl Scenario {
-    fn outcome(&self, records: &[(&Place, &Record)], others: Vec<f64>, end: Instant) -> Outcome {
+    fn outcome(
+        &self,
+        records: &[(&Place, &Record)],
+        others: Vec<f64>,
+        (end, lapse): (Instant, Duration),
+    ) -> Outcome {
         let convergence = records.iter().map(|(place, record)| {
             let best = self.stream(place.source).level_within(place.rate);
-            let time = record.convergence(best, end, LAPSE);
+            let time = record.convergence(best, end, lapse);
             time.map_or(f64::INFINITY, |time| time.as_secs_f64())
         });
         let worst = WINDOWS.map(|window| {
@@ -445,9 +508,17 @@ mod tests {
     }
 
     #[test]
+    fn the_choices_of_the_report_are_the_defaults_of_the_engine() {
+        let choices = Choices::default();
+        assert_eq!(choices.rlm(), RlmConfig::default());
+        assert_eq!(choices.loss(), LossConfig::default());
+    }
+
+    #[test]
     fn halves_have_a_best_level_of_their_own() {
         let topology = Topology::Classes { receivers: 4 };
-        let World { network, sources, places, .. } = Scenario::new(topology).build();
+        let World { network, sources, places, .. } =
+            Scenario::new(topology).build(&Choices::default());
         assert_eq!((network.node_count(), sources.len()), (7, 1));
         let stream = Stream::new(sources[0]);
         let best: Vec<u8> = places.iter().map(|place| stream.level_within(place.rate)).collect();

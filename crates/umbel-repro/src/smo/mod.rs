@@ -6,6 +6,7 @@
 //!   findings.
 //! - `sections.rs`: ACKs, losses and relays [SMO §V-A, §V-B, §V-D]; `beyond.rs`: what the paper
 //!   does not have; [`kernel`]: real servers with sockets of the kernel.
+//! - `varied.rs`: other values in the place of chosen ones, one at a time.
 
 mod beyond;
 mod figures;
@@ -13,6 +14,7 @@ pub mod kernel;
 mod notes;
 pub mod scenario;
 mod sections;
+mod varied;
 mod verdicts;
 
 use std::ops::RangeInclusive;
@@ -24,6 +26,7 @@ use crate::certainty::judged;
 use crate::output::{self, Figure, Report};
 use crate::part::{self, Extra, Parts};
 use crate::pool::{Pool, Progress, Runs, work};
+use crate::sensitivity::Sensitivity;
 
 /// Parts of the report besides Figures 5 and 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,8 @@ pub enum Other {
     Beyond,
     /// The paper's sessions with sockets of the kernel: minutes, and other numbers on each machine.
     Lab,
+    /// Which numbers hinge on chosen values: 23 minutes of processor time.
+    Sensitivity,
 }
 
 impl Extra for Other {
@@ -49,8 +54,9 @@ impl Extra for Other {
         (Other::Relay, "relay"),
         (Other::Beyond, "beyond"),
         (Other::Lab, "lab"),
+        (Other::Sensitivity, "sensitivity"),
     ];
-    const COSTLY: &'static [Other] = &[Other::Lab];
+    const COSTLY: &'static [Other] = &[Other::Lab, Other::Sensitivity];
 }
 
 /// A part of the report that can be requested alone.
@@ -108,7 +114,11 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         .collect();
     let lab = options.laboratory.as_ref().filter(|_| parts.has_extra(Other::Lab));
     let sessions = lab.map(|lab| Sessions::new(lab, options.seeds));
-    progress.expect(work(&runs) + sessions.as_ref().map_or(0, Sessions::work));
+    let varied = (parts.has_extra(Other::Sensitivity))
+        .then(|| varied::sensitivity(options.seeds, options.length_percent));
+    let varied_runs = varied.as_ref().map(Sensitivity::runs).unwrap_or_default();
+    let lab_work = sessions.as_ref().map_or(0, Sessions::work);
+    progress.expect(work(&runs) + work(&varied_runs) + lab_work);
     let mut outcomes = options.pool.run_all(&runs, progress);
     let figures = |results: &figures::Results<'_>| -> Vec<Figure> {
         parts.figures().into_iter().map(|number| figures::figure(number, results)).collect()
@@ -130,6 +140,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         extras.into_iter().map(|extra| sections::section(extra, &results)).collect();
     if has_beyond {
         sections.extend(beyond::sections(&results));
+    }
+    if let Some(varied) = &varied {
+        let outcomes = options.pool.run_all(&varied_runs, progress);
+        sections.push(varied::section(varied, percent, &outcomes));
     }
     if let Some(sessions) = sessions {
         let (more, section) = sessions.run(&options.pool, progress);

@@ -15,10 +15,6 @@ use crate::record::record;
 pub const MSS: u16 = 1448;
 /// ACKs per second that the paper's server could process: "50,000 to 60,000" [SMO §V-B].
 pub(super) const SERVER_ACKS: u32 = 55_000;
-/// ACKs that wait at the server at most. Chosen.
-const ACK_QUEUE: u32 = 8192;
-/// Packets that wait for a link at most. Chosen.
-const LINK_QUEUE: u32 = 2000;
 /// Rate of the LAN in Mb/s [SMO §V-A].
 const LAN: u64 = 100;
 /// Hosts over which receivers are spread [SMO §V-A].
@@ -74,6 +70,21 @@ pub enum Shape {
     Late,
     /// A LAN whose links have this rate in Mb/s.
     Crowd(u32),
+}
+
+/// Queues, of which the paper says nothing. The defaults are those of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Queues {
+    /// ACKs that wait at the server at most.
+    pub(super) acks: u32,
+    /// Packets that wait for a link at most. More for as many receivers as there are more.
+    pub(super) link: u32,
+}
+
+impl Default for Queues {
+    fn default() -> Queues {
+        Queues { acks: 8192, link: 2000 }
+    }
 }
 
 /// A scenario. Its runs differ in losses and initial sequence numbers.
@@ -197,9 +208,9 @@ impl Scenario {
     }
 
     /// Returns the link between the switch and a node, towards the node.
-    fn link(&self, rate: u64) -> LinkSpec {
+    fn link(&self, queues: Queues, rate: u64) -> LinkSpec {
         let delay = Duration::from_nanos(u64::from(self.rtt_us) * 1000 / 4);
-        let queue = Queue::DropTailPackets(LINK_QUEUE.max(self.receivers));
+        let queue = Queue::DropTailPackets(queues.link.max(self.receivers));
         LinkSpec::default().rate(mbit(rate)).delay(delay).queue(queue)
     }
 
@@ -221,23 +232,37 @@ impl Scenario {
     }
 
     /// Adds a server to a switch. ACKs wait for its processor in the queue of its link.
-    fn add_server(&self, network: &mut Network, switch: NodeId, name: &str) -> NodeId {
+    fn add_server(
+        &self,
+        queues: Queues,
+        network: &mut Network,
+        switch: NodeId,
+        name: &str,
+    ) -> NodeId {
         let server = network.host(name);
         let towards = match self.server_acks {
             // An ACK without SACK takes its share of the processor; one with SACK, more.
             Some(acks) => {
                 let bits = u64::from(acks) * u64::from(OVERHEAD + 20) * 8;
                 let rate = Rate::from_bits_per_s(bits).expect("it is above 0");
-                self.link(LAN).rate(rate).queue(Queue::DropTailPackets(ACK_QUEUE))
+                self.link(queues, LAN).rate(rate).queue(Queue::DropTailPackets(queues.acks))
             }
-            None => self.link(self.rate()),
+            None => self.link(queues, self.rate()),
         };
-        network.link(switch, server, towards, self.link(self.rate())).expect("nodes are there");
+        network
+            .link(switch, server, towards, self.link(queues, self.rate()))
+            .expect("nodes are there");
         server
     }
 
     /// Adds hosts of receivers.
-    fn add_hosts(&self, network: &mut Network, switch: NodeId, count: u32) -> Vec<NodeId> {
+    fn add_hosts(
+        &self,
+        queues: Queues,
+        network: &mut Network,
+        switch: NodeId,
+        count: u32,
+    ) -> Vec<NodeId> {
         let loss = match self.losses {
             Losses::Bursts(permille, run) => {
                 Loss::bursts(f64::from(permille) / 1000.0, f64::from(run))
@@ -246,8 +271,10 @@ impl Scenario {
         };
         let add = |_| {
             let host = network.host("receivers");
-            let towards = self.link(self.rate()).loss(loss.clone());
-            network.link(switch, host, towards, self.link(self.rate())).expect("nodes are there");
+            let towards = self.link(queues, self.rate()).loss(loss.clone());
+            network
+                .link(switch, host, towards, self.link(queues, self.rate()))
+                .expect("nodes are there");
             host
         };
         (0..count).map(add).collect()
@@ -322,12 +349,21 @@ impl Scenario {
         simulation.set_app(session.source, host, Instant::EPOCH).expect("the host is free");
     }
 
+    /// Runs it with other queues than those of the report.
+    pub(super) fn run_with(&self, queues: Queues, seed: u64) -> Outcome {
+        match self.shape {
+            Shape::Relays(relays) => self.run_relays(queues, relays, seed),
+            Shape::Shared(connections) => self.run_shared(connections, seed),
+            Shape::Lan | Shape::Stall | Shape::Late | Shape::Crowd(_) => self.run_lan(queues, seed),
+        }
+    }
+
     /// Runs a session on a LAN.
-    fn run_lan(&self, seed: u64) -> Outcome {
+    fn run_lan(&self, queues: Queues, seed: u64) -> Outcome {
         let mut network = Network::new();
         let switch = network.switch("switch");
-        let server = self.add_server(&mut network, switch, "server");
-        let hosts = self.add_hosts(&mut network, switch, self.hosts());
+        let server = self.add_server(queues, &mut network, switch, "server");
+        let hosts = self.add_hosts(queues, &mut network, switch, self.hosts());
         let place = Place { session: Session::new(server), hosts };
         let mut simulation = Simulation::new(network, seed);
         self.begin_source(&mut simulation, place.session, self.feed(), seed);
@@ -337,16 +373,16 @@ impl Scenario {
     }
 
     /// Runs a session with relays: a server for each.
-    fn run_relays(&self, relays: u32, seed: u64) -> Outcome {
+    fn run_relays(&self, queues: Queues, relays: u32, seed: u64) -> Outcome {
         let mut network = Network::new();
         let switch = network.switch("switch");
-        let server = self.add_server(&mut network, switch, "server");
+        let server = self.add_server(queues, &mut network, switch, "server");
         let mut levels = Vec::new();
         for n in 0..relays {
-            let receiver = self.add_hosts(&mut network, switch, 1)[0];
+            let receiver = self.add_hosts(queues, &mut network, switch, 1)[0];
             let lower = network.switch("lower switch");
-            let sender = self.add_server(&mut network, lower, "relay");
-            let hosts = self.add_hosts(&mut network, lower, 2);
+            let sender = self.add_server(queues, &mut network, lower, "relay");
+            let hosts = self.add_hosts(queues, &mut network, lower, 2);
             let count = (self.receivers - n).div_ceil(relays);
             levels.push((receiver, Place { session: Session::new(sender), hosts }, count));
         }
@@ -374,7 +410,9 @@ impl Scenario {
     /// Runs a session and TCP connections, which are sessions of one receiver without a helper,
     /// over one bottleneck.
     fn run_shared(&self, connections: u32, seed: u64) -> Outcome {
-        let Load::For(duration) = self.load else { return self.run_lan(seed) };
+        let Load::For(duration) = self.load else {
+            return self.run_lan(Queues::default(), seed);
+        };
         let mut network = Network::new();
         let (left, right) = (network.router("left"), network.router("right"));
         let half = Duration::from_nanos(u64::from(self.rtt_us) * 500);
@@ -472,11 +510,7 @@ impl Experiment for Scenario {
     type Outcome = Outcome;
 
     fn run(&self, seed: u64) -> Outcome {
-        match self.shape {
-            Shape::Relays(relays) => self.run_relays(relays, seed),
-            Shape::Shared(connections) => self.run_shared(connections, seed),
-            Shape::Lan | Shape::Stall | Shape::Late | Shape::Crowd(_) => self.run_lan(seed),
-        }
+        self.run_with(Queues::default(), seed)
     }
 
     /// Returns the number of segments times receivers.

@@ -46,7 +46,7 @@ pub(super) fn scenarios(part: Other) -> Vec<Scenario> {
             RULES.iter().flat_map(|&(rule, _)| [lossy(0, rule), lossy(400, rule)]).collect()
         }
         Other::Relay => RELAYS.map(relays).into(),
-        Other::Beyond | Other::Lab => Vec::new(),
+        Other::Beyond | Other::Lab | Other::Sensitivity => Vec::new(),
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn section(part: Other, results: &Results<'_>) -> Section {
                 .to_owned(),
             loss_table(results),
         ),
-        Other::Relay | Other::Beyond | Other::Lab => (
+        Other::Relay | Other::Beyond | Other::Lab | Other::Sensitivity => (
             "Two levels",
             format!(
                 "A file to {AUDIENCE} receivers by relays that forward in the application \

@@ -139,7 +139,7 @@ pub(super) fn section(part: Other, results: &Results<'_>) -> Vec<Row> {
                 Row::new("relay", "receivers that have the file", "all", (whole, "%"), ALL),
             ]
         }
-        Other::Beyond | Other::Lab => Vec::new(),
+        Other::Beyond | Other::Lab | Other::Sensitivity => Vec::new(),
     }
 }
 

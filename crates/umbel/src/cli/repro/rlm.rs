@@ -14,8 +14,9 @@ pub(super) struct RlmArgs {
     common: Common,
     /// Only this part: a figure from 8 to 13, red (random early detection instead of drop-tail),
     /// beyond (slow leaves, bursts, losses by chance, 1,000 receivers, and the controller `delay`
-    /// beside that of the paper) or, which only runs if it is named, crowd (10,000 receivers: half
-    /// an hour of processor time for each controller); may be given several times
+    /// beside that of the paper) or, which only run if they are named, crowd (10,000 receivers:
+    /// half an hour of processor time for each controller) and sensitivity (which numbers hinge on
+    /// chosen or fitted values); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
 }

@@ -20,9 +20,10 @@ pub(super) struct SmoArgs {
     common: Common,
     /// Only this part: figure 5 (throughput) or 7 (lost frames), acks (ACKs against receivers),
     /// loss (400 of 1,000 receivers lose 2 %), relay (two levels) or beyond (bursts, competing TCP
-    /// connections, late receivers, one that stalls, crowds of up to 100,000), or, which only runs
-    /// if it is named, lab (real servers and up to 2,000 sockets of this machine's kernel, in
-    /// network namespaces; minutes for each of the seeds); may be given several times
+    /// connections, late receivers, one that stalls, crowds of up to 100,000), or, which only run
+    /// if they are named, lab (real servers and up to 2,000 sockets of this machine's kernel, in
+    /// network namespaces; minutes for each of the seeds) and sensitivity (which numbers hinge on
+    /// chosen values); may be given several times
     #[arg(long, value_delimiter = ',', value_name = "PART")]
     figure: Vec<Part>,
     /// With `--figure lab`: leave out sessions with more receivers
