@@ -1,16 +1,10 @@
-//! Limits on what comes from one address: sessions at once, handshakes at once, and guesses of the
-//! token.
+//! Limits on what comes from one address: sessions at once, and guesses of the token.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Handshakes of an address that have their turn at the same time. Others of that address wait, so
-/// that a crowd of one address does not take the server's time from a client of another.
-const TURNS: usize = 8;
 /// Networks of IPv6 have this many times the places of an IPv4 address, since hosts share them.
 const PLACES_OF_A_NETWORK: usize = 4;
 /// Wrong tokens of an address that cost nothing, for those who mistype.
@@ -46,13 +40,6 @@ impl Origin {
     fn places(self, most: usize) -> usize {
         most.saturating_mul(if self.0.is_ipv6() { PLACES_OF_A_NETWORK } else { 1 })
     }
-}
-
-/// Connections and handshakes of those who are not told apart.
-#[derive(Debug)]
-struct Crowd {
-    taken: usize,
-    turns: Arc<Semaphore>,
 }
 
 /// Wrong tokens of an address, or addresses of a network that have shown some.
@@ -95,7 +82,7 @@ pub(super) struct Guard {
 
 #[derive(Debug, Default)]
 struct State {
-    crowds: HashMap<Origin, Crowd>,
+    places: HashMap<Origin, usize>,
     /// Wrong tokens of single addresses.
     guesses: HashMap<Origin, Guesses>,
     /// Addresses with wrong tokens of networks of IPv6.
@@ -128,24 +115,20 @@ impl Guard {
         if guessed.into_iter().flatten().any(|guesses| now < guesses.until) {
             return Err(Denied::Guessed);
         }
-        let new = || Crowd { taken: 0, turns: Arc::new(Semaphore::new(TURNS)) };
-        let crowd = state.crowds.entry(origin).or_insert_with(new);
-        if crowd.taken >= origin.places(self.most) {
+        let places = state.places.entry(origin).or_default();
+        if *places >= origin.places(self.most) {
             return Err(Denied::Crowded);
         }
-        crowd.taken += 1;
-        let (turns, turn) = (crowd.turns.clone(), crowd.turns.clone().try_acquire_owned().ok());
-        Ok(Place { guard: self.clone(), origin, turns, turn })
+        *places += 1;
+        Ok(Place { guard: self.clone(), origin })
     }
 
-    /// Returns whether half of an address's places or turns are taken. A client that wants another
-    /// must show that the address is its own, so that nobody takes another's.
+    /// Returns whether half of an address's places are taken. A client that wants another must show
+    /// that the address is its own, so that nobody takes another's places.
     pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
         let origin = Origin::of(remote);
-        self.state().crowds.get(&origin).is_some_and(|crowd| {
-            crowd.taken >= origin.places(self.most).div_ceil(2)
-                || crowd.turns.available_permits() <= TURNS / 2
-        })
+        let places = self.state().places.get(&origin).copied();
+        places.unwrap_or(0) >= origin.places(self.most).div_ceil(2)
     }
 
     /// Notes a wrong token of this address. Returns whether it is the first.
@@ -165,30 +148,15 @@ impl Guard {
 pub(super) struct Place {
     guard: Arc<Guard>,
     origin: Origin,
-    turns: Arc<Semaphore>,
-    /// The turn of its handshake, if it had not to wait for one.
-    turn: Option<OwnedSemaphorePermit>,
-}
-
-impl Place {
-    /// Waits for the turn of this connection's handshake, which lasts until the result is dropped.
-    /// Turns come in the order of [`Guard::enter`].
-    pub(super) async fn turn(&mut self) -> Option<OwnedSemaphorePermit> {
-        match self.turn.take() {
-            Some(turn) => Some(turn),
-            // Fails only where turns are closed, which they never are.
-            None => self.turns.clone().acquire_owned().await.ok(),
-        }
-    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let crowds = &mut self.guard.state().crowds;
-        if let Some(crowd) = crowds.get_mut(&self.origin) {
-            crowd.taken -= 1;
-            if crowd.taken == 0 {
-                crowds.remove(&self.origin);
+        let places = &mut self.guard.state().places;
+        if let Some(taken) = places.get_mut(&self.origin) {
+            *taken -= 1;
+            if *taken == 0 {
+                places.remove(&self.origin);
             }
         }
     }
@@ -218,28 +186,7 @@ mod tests {
         assert_eq!(hosts.collect::<Vec<_>>().len(), 12);
         assert!(enter("2001:db8:0:1::").is_ok());
         drop(places);
-        assert!(guard.state().crowds.is_empty(), "nothing is kept of those who left");
-    }
-
-    /// Returns what has its turn at once.
-    async fn at_once(place: &mut Place) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(Duration::ZERO, place.turn()).await.ok().flatten()
-    }
-
-    #[tokio::test]
-    async fn ten_times_as_many_handshakes_as_have_a_turn_wait_and_others_do_not() {
-        let (guard, now) = (Guard::new(256), Instant::now());
-        let enter = |text: &str| guard.enter(address(text), now).unwrap();
-        let mut places: Vec<Place> = (0..10 * TURNS).map(|_| enter("192.0.2.1")).collect();
-        assert!(guard.is_busy(address("192.0.2.1")) && !guard.is_busy(address("192.0.2.2")));
-        let mut turns = Vec::new();
-        for place in &mut places {
-            turns.extend(at_once(place).await);
-        }
-        assert_eq!(turns.len(), TURNS);
-        assert!(at_once(&mut enter("192.0.2.2")).await.is_some(), "another does not wait");
-        turns.pop();
-        assert!(at_once(&mut places[TURNS]).await.is_some(), "one is over, and the next begins");
+        assert!(guard.state().places.is_empty(), "nothing is kept of those who left");
     }
 
     #[test]

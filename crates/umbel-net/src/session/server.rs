@@ -45,7 +45,7 @@ pub struct ServerOptions {
     pub max_sessions: usize,
     /// Maximum number of sessions and handshakes of one IPv4 address. A network of the first 64
     /// bits of IPv6 has four times as many. Further ones are told that the server is full. Default
-    /// 256. Eight handshakes of an address have their turn at once, and the others wait.
+    /// 256.
     pub max_per_address: usize,
     /// Maximum number of handshakes under way. Above half of it, a client must first show that its
     /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above the maximum, the

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quinn::{Connection, ConnectionError, Endpoint, Incoming, RecvStream, SendStream};
+use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::time::{Instant, timeout};
 use umbel_engine::SessionId;
 
@@ -20,9 +20,6 @@ use super::transport::DOUBTFUL_RTT;
 
 /// Priority of bulk data, which is sent when no message waits.
 const BULK_PRIORITY: i32 = -1;
-
-/// Time of a handshake after which the next of its address may begin, though it is not complete.
-const TURN: Duration = Duration::from_millis(250);
 
 /// Time for the last packets of a stopping server, which tell the clients.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -117,24 +114,12 @@ impl Drop for Counted {
     }
 }
 
-/// Completes a handshake when it has its turn. One that takes long, since its packets are lost or
-/// its client says no more, is no longer waited for by others of its address.
-async fn shake(incoming: Incoming, place: &mut Place) -> Result<Connection, ConnectionError> {
-    let turn = place.turn().await;
-    let mut connecting = incoming.accept()?;
-    if let Ok(connection) = timeout(TURN, &mut connecting).await {
-        return connection;
-    }
-    drop(turn);
-    connecting.await
-}
-
 /// Completes the handshake, then serves the session. The client's address keeps its place
 /// meanwhile.
-async fn handshake(incoming: Incoming, counted: Counted, mut place: Place) {
+async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
     let shared = counted.shared.clone();
     let remote = incoming.remote_address();
-    let shaken = shake(incoming, &mut place);
+    let shaken = async { incoming.accept()?.await };
     let connection = match timeout(shared.options.handshake_timeout, shaken).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
@@ -224,15 +209,15 @@ async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
 }
 
 /// Returns the reason why a client is gone, in one line.
-fn lost(error: &ConnectionError, idle: Duration) -> String {
+fn lost(error: &quinn::ConnectionError, idle: Duration) -> String {
     match error {
-        ConnectionError::TimedOut => format!("nothing heard from the client for {idle:?}"),
-        ConnectionError::ApplicationClosed(close)
+        quinn::ConnectionError::TimedOut => format!("nothing heard from the client for {idle:?}"),
+        quinn::ConnectionError::ApplicationClosed(close)
             if close.error_code == CloseCode::Done.on_wire() =>
         {
             "the client left".to_owned()
         }
-        ConnectionError::ApplicationClosed(close) => {
+        quinn::ConnectionError::ApplicationClosed(close) => {
             format!("the client closed the session: {}", clean(&close.reason))
         }
         other => clean(other.to_string().as_bytes()),
