@@ -353,7 +353,7 @@ impl Scenario {
     pub(super) fn run_with(&self, queues: Queues, seed: u64) -> Outcome {
         match self.shape {
             Shape::Relays(relays) => self.run_relays(queues, relays, seed),
-            Shape::Shared(connections) => self.run_shared(connections, seed),
+            Shape::Shared(connections) => self.run_shared(queues, connections, seed),
             Shape::Lan | Shape::Stall | Shape::Late | Shape::Crowd(_) => self.run_lan(queues, seed),
         }
     }
@@ -409,9 +409,9 @@ impl Scenario {
 
     /// Runs a session and TCP connections, which are sessions of one receiver without a helper,
     /// over one bottleneck.
-    fn run_shared(&self, connections: u32, seed: u64) -> Outcome {
+    fn run_shared(&self, queues: Queues, connections: u32, seed: u64) -> Outcome {
         let Load::For(duration) = self.load else {
-            return self.run_lan(Queues::default(), seed);
+            return self.run_lan(queues, seed);
         };
         let mut network = Network::new();
         let (left, right) = (network.router("left"), network.router("right"));
