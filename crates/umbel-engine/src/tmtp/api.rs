@@ -261,6 +261,12 @@ pub enum ReceiverEvent {
     },
     /// The parent failed, left, or was cut off. The receiver looks for another one.
     Orphaned,
+    /// The parent brought nothing but wrong symbols of blocks that were wrong. The receiver leaves
+    /// it, and bars its host for a while. [`Orphaned`](ReceiverEvent::Orphaned) follows.
+    WrongRepairs {
+        /// Unicast address of the parent.
+        by: SocketAddr,
+    },
     /// The receiver manages its subnet now.
     BecameManager,
     /// The receiver no longer manages its subnet.

@@ -138,6 +138,7 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
             ReceiverEvent::Feed(_)
             | ReceiverEvent::Started { .. }
             | ReceiverEvent::StoppedManaging
+            | ReceiverEvent::WrongRepairs { .. }
             | ReceiverEvent::SourceSilent(_) => {}
         }
     }

@@ -5,10 +5,12 @@
 //! recovery are concerned as well.
 
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
+use umbel_wire::tmtp::NackRun;
 
-use super::{Manager, Receiver};
+use super::{Manager, Receiver, Trial};
 use crate::Instant;
 use crate::symbols::SymbolSink;
+use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::drops::DropReason;
 
 /// Blocks that are asked for before they come, from the one on that is being sent.
@@ -114,6 +116,39 @@ impl<K: SymbolSink> Receiver<K> {
             self.ask_for(now, block);
         }
         Ok(())
+    }
+
+    /// Notes that the parent was asked for these blocks.
+    pub(super) fn note_asked(&mut self, now: Instant, runs: &[NackRun]) {
+        if self.suspects.watches_any(runs) {
+            let timing = self.timing();
+            self.trial.on_asked(now, timing.t_ack * u32::from(timing.intervals));
+        }
+    }
+
+    /// Notes what a repair that should be the parent's was worth. The source is not tried: whoever
+    /// forges its address is no reason to leave it.
+    pub(super) fn try_parent(&mut self, judged: Result<bool, DropReason>) {
+        let has_tree = self.config.node.recovery.has_tree();
+        if !has_tree || self.is_child_of_source() {
+            return;
+        }
+        match judged {
+            Ok(true) => self.trial.on_repair(true),
+            Err(DropReason::ForgedSymbol) => self.trial.on_repair(false),
+            Ok(false) | Err(_) => {}
+        }
+    }
+
+    /// Leaves a parent that was asked again and again, and brought nothing but wrong symbols.
+    pub(super) fn leave_liar(&mut self, now: Instant) {
+        if self.trial.is_guilty() {
+            self.trial = Trial::default();
+            if let Some(parent) = self.tree.parent() {
+                self.events.push_back(ReceiverEvent::WrongRepairs { by: parent.address });
+            }
+            self.tree.bar_liar(now);
+        }
     }
 
     /// Takes blocks as they come whose digests did not.

@@ -15,7 +15,7 @@ use umbel_wire::tmtp::{
     Progress, ReceiverState, Report,
 };
 
-use super::{Receiver, Start, Upstream};
+use super::{Receiver, Start, Trial, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
 use crate::tmtp::authentic::{self, Authentic, Opened};
@@ -248,6 +248,7 @@ impl<K: SymbolSink> Receiver<K> {
     pub(super) fn on_attached(&mut self, now: Instant, confirm: &JoinConfirm) {
         let progress = &confirm.beacon.progress;
         self.upstream = Some(Upstream::new(now, confirm));
+        self.trial = Trial::default();
         if let Some(help) = &mut self.help {
             help.start(now);
         }
@@ -329,6 +330,7 @@ impl<K: SymbolSink> Receiver<K> {
             return Ok(manager.on_nack(now, id, nack)?);
         }
         if self.tree.parent().is_some_and(|parent| parent.id == nack.parent) {
+            self.note_asked(now, &nack.runs);
             let timing = self.timing();
             let reception = self.delivery.reception();
             self.stats.nacks_suppressed +=
@@ -461,6 +463,7 @@ impl<K: SymbolSink> Receiver<K> {
         };
         let runs = self.recovery.next_nack(now, delivery, &reach, refuses)?;
         self.stats.nacks_sent += 1;
+        self.note_asked(now, &runs);
         Some(runs)
     }
 

@@ -37,6 +37,7 @@ mod room;
 mod source_watch;
 mod stage;
 mod suspects;
+mod trial;
 mod upstream;
 mod wariness;
 
@@ -71,6 +72,7 @@ use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
 use stage::Stage;
 use suspects::Suspects;
+use trial::Trial;
 use upstream::Upstream;
 use wariness::Wariness;
 
@@ -133,6 +135,8 @@ pub struct Receiver<K> {
     /// Blocks that were wrong.
     suspects: Suspects,
     wariness: Wariness,
+    /// What the parent's repairs of such blocks are worth.
+    trial: Trial,
     acks: Acks,
     duty: Duty,
     /// Its help for other receivers, without a tree.
@@ -180,6 +184,7 @@ impl<K: SymbolSink> Receiver<K> {
                 .by(config.node.recovery),
             suspects: Suspects::new(digest_key, shape.fec),
             wariness: Wariness::default(),
+            trial: Trial::default(),
             acks: Acks::new(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
@@ -392,6 +397,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Handles what happened in the tree, and what follows from any input.
     fn settle(&mut self, now: Instant) {
+        self.leave_liar(now);
         while let Some(event) = self.tree.poll_event() {
             match event {
                 TreeEvent::Attached(confirm) => self.on_attached(now, &confirm),

@@ -52,9 +52,11 @@ impl<K: SymbolSink> Receiver<K> {
         } else if sure {
             self.take_symbol(now, &packet, purpose)
         } else {
-            self.suspects
-                .judge(header.sbn, header.esi.into(), packet.symbol)
-                .and_then(|()| self.take_symbol(now, &packet, purpose))
+            let judged = self.suspects.judge(header.sbn, header.esi.into(), packet.symbol);
+            if purpose == Purpose::Repair && !data_channel {
+                self.try_parent(judged);
+            }
+            judged.and_then(|_| self.take_symbol(now, &packet, purpose))
         };
         if purpose == Purpose::Repair {
             match taken {
@@ -101,7 +103,7 @@ impl<K: SymbolSink> Receiver<K> {
             return Err(DropReason::Suspect);
         }
         let judged = self.suspects.judge(sbn, packet.header.esi.into(), packet.symbol);
-        match judged.and_then(|()| self.take_symbol(now, &packet, Purpose::Repair)) {
+        match judged.and_then(|_| self.take_symbol(now, &packet, Purpose::Repair)) {
             Ok(_) => {
                 self.stats.repairs_received += 1;
                 self.stats.helped += 1;
@@ -201,7 +203,7 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Returns whether the source is the parent. Other nodes may be out of reach of its repairs.
-    fn is_child_of_source(&self) -> bool {
+    pub(super) fn is_child_of_source(&self) -> bool {
         let source = self.source.feed().map(|feed| feed.source);
         self.tree.parent().is_some_and(|parent| Some(parent.id) == source)
     }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
-use umbel_wire::tmtp::Body;
+use umbel_wire::tmtp::{Body, NackRun};
 
 use crate::Instant;
 use crate::tmtp::drops::DropReason;
@@ -121,19 +121,25 @@ impl Suspects {
         self.blocks.remove(&block);
     }
 
-    /// Judges a symbol.
+    /// Judges a symbol. Returns whether its digest shows that it is the source's; `false` if the
+    /// block is not watched.
     ///
     /// # Errors
     ///
     /// If it is not the source's, or if its digest is not there.
-    pub(super) fn judge(&mut self, block: u32, esi: u32, symbol: &[u8]) -> Result<(), DropReason> {
-        let Some(suspect) = self.blocks.get_mut(&block) else { return Ok(()) };
+    pub(super) fn judge(
+        &mut self,
+        block: u32,
+        esi: u32,
+        symbol: &[u8],
+    ) -> Result<bool, DropReason> {
+        let Some(suspect) = self.blocks.get_mut(&block) else { return Ok(false) };
         if suspect.ahead && suspect.asked.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         let digest = suspect.digest(esi).ok_or(DropReason::Suspect)?;
         if digest == digest_of(&suspect.key, block, esi, symbol) {
-            return Ok(());
+            return Ok(true);
         }
         suspect.blamed += 1;
         if suspect.blamed >= MOST_BLAMED {
@@ -169,6 +175,12 @@ impl Suspects {
     /// Returns whether a block waits for digests.
     pub(super) fn is_waiting_for(&self, block: u32) -> bool {
         self.blocks.get(&block).is_some_and(|suspect| suspect.asked.is_some())
+    }
+
+    /// Returns whether one of these blocks is watched: its digests are there.
+    pub(super) fn watches_any(&self, runs: &[NackRun]) -> bool {
+        let is_watched = |(_, suspect): (&u32, &Suspect)| suspect.asked.is_none();
+        runs.iter().any(|run| self.blocks.range(run.run.blocks()).any(is_watched))
     }
 
     /// Returns whether nothing is to be asked for of a block, as it was wrong and its digests are

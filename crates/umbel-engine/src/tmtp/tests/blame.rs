@@ -11,7 +11,7 @@ use super::delivery::{LONG, complete, joined, rate};
 use super::world::{FEED, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand, Shape, node_id};
+use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent, Shape, node_id};
 
 /// Source symbols of a block, and blocks.
 const K: u8 = 16;
@@ -110,6 +110,20 @@ fn send_with_a_wrong_symbol_of_each(world: &mut World) -> usize {
     wrong + run(world)
 }
 
+/// Returns which receivers have left a parent for its repairs, and the parent's host.
+fn convictions(world: &World) -> Vec<(usize, usize)> {
+    let host_of = |address| world.receivers().find(|&host| world.address_of(host) == address);
+    let mut convictions = Vec::new();
+    for index in world.receivers() {
+        for event in world.receiver_events(index) {
+            if let &ReceiverEvent::WrongRepairs { by } = event {
+                convictions.push((index, host_of(by).expect("the source is not tried")));
+            }
+        }
+    }
+    convictions
+}
+
 /// Returns how many symbols all receivers have stored.
 fn stored(world: &mut World) -> u64 {
     world.receivers().map(|index| world.receiver(index).sink_mut().stored).sum()
@@ -131,6 +145,7 @@ fn a_wrong_symbol_of_each_block_costs_a_symbol_of_each() {
             assert_eq!(stats.fetched_received, 0, "{stats:?}");
         }
         assert_eq!(stored(&mut world), needed(&mut world) + wrong as u64, "fec {fec}");
+        assert_eq!(convictions(&world), []);
     }
 }
 
@@ -172,6 +187,28 @@ fn repairs_that_nobody_asked_for_spoil_few_blocks_and_no_more_come_as_a_whole() 
     let needed = receivers.len() * usize::from(MANY) * usize::from(K);
     let stored = stored(&mut world);
     assert!(stored * 50 <= needed as u64 * 51, "{stored} symbols of {needed}");
+    assert_eq!(convictions(&world), []);
+}
+
+#[test]
+fn a_parent_whose_repairs_are_wrong_is_left_by_its_children_and_no_other_parent_is() {
+    for seed in seeds(8) {
+        let mut world = world_of(seed, MANY, seed % 2 == 0);
+        let liar = world.receivers().find(|&host| world.receiver(host).tree().members >= 2);
+        let liar = liar.expect("a subnet has three receivers");
+        let lies_to = |world: &mut World, host: usize| {
+            let parent = world.receiver(host).tree().parent.expect("all have joined");
+            parent.1 == world.address_of(liar)
+        };
+        let children: Vec<usize> =
+            world.receivers().filter(|&host| lies_to(&mut world, host)).collect();
+        world.liar = Some(liar);
+        world.set_weather(Weather::loss(0.1));
+        world.extend_all();
+        run(&mut world);
+        let expected: Vec<_> = children.iter().map(|&child| (child, liar)).collect();
+        assert_eq!(convictions(&world), expected, "seed {seed}");
+    }
 }
 
 #[test]
@@ -203,6 +240,7 @@ fn whatever_is_forged_and_lost_every_block_is_the_sources() {
         }
         run(&mut world);
         world.run_until(LONG, complete);
+        assert_eq!(convictions(&world), [], "seed {seed}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_wire::feed::Recovery;
+use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{Body, JoinConfirm, Message, MessageType, Role};
 use umbel_wire::{Channel, Tsi};
 
@@ -90,6 +91,8 @@ pub(super) struct Feed {
     keyed: bool,
     /// Whether questions about symbols do not come to the source.
     pub(super) no_questions: bool,
+    /// Host whose repairs are wrong.
+    pub(super) liar: Option<usize>,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
@@ -121,6 +124,9 @@ impl Protocol for Feed {
     fn passes(world: &mut World, from: usize, transmit: Transmit, payload: &mut Bytes) -> bool {
         if let Some(log) = &mut world.log {
             log.push(Sent { from, to: transmit.to, payload: payload.clone() });
+        }
+        if world.liar == Some(from) && SmallBlockPacket::is_one(payload) {
+            *payload = with_wrong_symbol(payload);
         }
         if let Some(forged) = world.forge_confirm.and_then(|forge| forged(payload, forge)) {
             *payload = forged;
@@ -154,6 +160,13 @@ impl Protocol for Feed {
         }
         text
     }
+}
+
+/// Returns a data packet with another symbol.
+fn with_wrong_symbol(packet: &[u8]) -> Bytes {
+    let mut packet = packet.to_vec();
+    *packet.last_mut().expect("a packet has a symbol") ^= 0x55;
+    packet.into()
 }
 
 /// Returns a JOIN_CONFIRM with forged contents.
@@ -234,6 +247,7 @@ impl World {
             listed,
             keyed,
             no_questions: false,
+            liar: None,
             forge_confirm: None,
         };
         let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };

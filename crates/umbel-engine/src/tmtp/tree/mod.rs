@@ -66,6 +66,9 @@
 //! they reach as far as its radius. A child that does not hear them gives the parent up and bars
 //! its address, longer each time. No statement of others makes a radius exceed the scope.
 //!
+//! A parent whose repairs turn out wrong is left as well, and its host is barred for longer. The
+//! embedder finds that out.
+//!
 //! The source was announced with its address. Only from there does a node claim to be the source.
 //! Only from there is a refusal final that would end a receiver (not admitted, leaving). If another
 //! node says so, the source itself is asked. A manager with children gives way only to one that it
@@ -115,6 +118,8 @@ use pauses::Pauses;
 use search::Stage;
 use source::KnownSource;
 
+/// First bar of a host whose repairs were wrong, as a multiple of that of others.
+const LIAR: u32 = 16;
 /// Hop limit of unicast messages.
 pub(super) const UNICAST_HOPS: u8 = 64;
 
@@ -168,6 +173,8 @@ pub(super) struct Tree {
     departure: Departure,
     /// Nodes that did not answer, failed as parents or sent nonsense.
     bars: Bars<SocketAddr>,
+    /// Hosts whose repairs were wrong. The group shows no more of an address.
+    liars: Bars<IpAddr>,
     /// Hosts whose receivers held up the feed as children.
     slow: Bars<IpAddr>,
     timing: Timing,
@@ -215,6 +222,7 @@ impl Tree {
             family: Family::default(),
             departure: Departure::default(),
             bars: Bars::new(config.bar),
+            liars: Bars::new(config.bar * LIAR),
             slow: Bars::new(config.bar),
             timing,
             beacons,

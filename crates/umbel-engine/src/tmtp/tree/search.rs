@@ -163,6 +163,7 @@ impl Tree {
         let Some(hop_limit) = self.ring(ring) else {
             // A bar prefers others. If there are none, packets may just have been lost.
             self.bars.clear();
+            self.liars.clear();
             return self.on_nobody(now);
         };
         self.send_search(nonce, hop_limit, Role::Manager, None);
@@ -268,7 +269,7 @@ impl Tree {
         address: SocketAddr,
         standing: Standing,
     ) -> Result<(), DropReason> {
-        if self.bars.is_barred(now, address) {
+        if self.is_barred(now, address) {
             return Err(DropReason::Barred);
         }
         if standing.depth == 0 && address != self.source.address() {
@@ -506,7 +507,7 @@ impl Tree {
         let hops = Tree::hops(arrival, beacon.hop_limit)?.unwrap_or(beacon.hop_limit);
         let mut address = arrival.from;
         address.set_port(beacon.port);
-        if self.bars.is_barred(now, address) {
+        if self.is_barred(now, address) {
             return Err(DropReason::Barred);
         }
         if beacon.role == Role::Source && address != self.source.address() {

@@ -433,6 +433,10 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 self.joined = false;
                 tracing::info!("the parent failed or left; another one is sought");
             }
+            ReceiverEvent::WrongRepairs { by } => {
+                let what = format!("repairs from {by} were wrong; another parent is sought");
+                self.observer.note(&what);
+            }
             ReceiverEvent::BecameManager => {
                 self.managed = true;
                 self.observer.managing(true);
