@@ -11,6 +11,8 @@
 
 mod support;
 
+#[path = "attacks/liars.rs"]
+mod liars;
 #[path = "attacks/repositories.rs"]
 mod repositories;
 #[path = "attacks/smo.rs"]

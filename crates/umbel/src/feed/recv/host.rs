@@ -80,6 +80,7 @@ pub(crate) struct RecvHost<S> {
     lonely: bool,
     joined: bool,
     parents: u64,
+    wrong_parents: u64,
     managed: bool,
     radius: u8,
     dropped_here: u64,
@@ -119,6 +120,7 @@ impl<S: FeedStore> RecvHost<S> {
             lonely: false,
             joined: false,
             parents: 0,
+            wrong_parents: 0,
             managed: false,
             radius: 0,
             dropped_here: 0,
@@ -187,6 +189,7 @@ impl<S: FeedStore> RecvHost<S> {
             nacks: stats.nacks_sent,
             repairs_sent: stats.repairs_sent,
             parents: self.parents,
+            wrong_parents: self.wrong_parents,
             managed: self.managed,
             radius: self.radius,
             dropped_here: self.dropped_here,
@@ -434,6 +437,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 tracing::info!("the parent failed or left; another one is sought");
             }
             ReceiverEvent::WrongRepairs { by } => {
+                self.wrong_parents += 1;
                 let what = format!("repairs from {by} were wrong; another parent is sought");
                 self.observer.note(&what);
             }

@@ -191,6 +191,8 @@ pub struct RecvSummary {
     pub repairs_sent: u64,
     /// Number of times that the parent changed.
     pub parents: u64,
+    /// Parents that were left since all their repairs were wrong.
+    pub wrong_parents: u64,
     /// Whether it was the manager of its subnet at any time.
     pub managed: bool,
     /// The largest multicast radius that it had as a manager, in hops; 0 if it never was one.
@@ -227,6 +229,7 @@ impl RecvSummary {
             nacks: past.nacks + self.nacks,
             repairs_sent: past.repairs_sent + self.repairs_sent,
             parents: past.parents + self.parents,
+            wrong_parents: past.wrong_parents + self.wrong_parents,
             managed: past.managed || self.managed,
             radius: past.radius.max(self.radius),
             dropped_here: past.dropped_here + self.dropped_here,
