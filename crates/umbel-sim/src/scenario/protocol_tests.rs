@@ -90,6 +90,22 @@ fn managers_of_tmtp_repair_for_others_and_the_paper_has_its_timing() {
 }
 
 #[test]
+fn helpers_of_tmtp_have_a_rate_and_may_be_the_source() {
+    let lossy = TREE.replace("loss = 0", "loss = \"10%\"");
+    let results = |keys: &str| {
+        results(&format!("{lossy}[tmtp]\nrate = \"200k\"\npackets = 500\nblock = 16\n{keys}\n"))
+    };
+    let is_replier = results("recovery = \"lms\"");
+    let is_none = results("recovery = \"lms\"\nsource_as_replier = false");
+    let by_source = |results| measure(results, "source_repairs");
+    assert!(by_source(&is_none) < by_source(&is_replier) / 2.0, "{is_none:?} {is_replier:?}");
+    // Helpers that are slow leave more to the source.
+    let [fast, slow] = ["1M", "20k"]
+        .map(|rate| results(&format!("recovery = \"srm\"\nfec = true\nrepair_rate = \"{rate}\"")));
+    assert!(by_source(&slow) > 1.3 * by_source(&fast), "{slow:?} {fast:?}");
+}
+
+#[test]
 fn receivers_of_rlm_find_the_level_of_their_path() {
     let narrow = TREE.replace(
         "link = { delay = \"10ms\" }",

@@ -40,6 +40,10 @@ pub struct Tmtp {
     feed: Feed,
     config: SourceConfig,
     patience: Option<Duration>,
+    /// Rate of a receiver's repairs; `None` is no limit.
+    repair_rate: Option<Rate>,
+    /// Whether routers with LMS take a source that is attached to them for their replier.
+    source_as_replier: bool,
 }
 
 settings! {
@@ -126,6 +130,8 @@ struct OwnKeys {
     block: Option<AtLeast<1, u8>>,
     fec: Option<bool>,
     recovery: Option<RecoveryEntry>,
+    repair_rate: Option<Written<Rate>>,
+    source_as_replier: Option<bool>,
     start: Option<Period>,
     limit: Option<Period>,
     join_every: Option<Written<Time>>,
@@ -143,6 +149,8 @@ impl Settings for OwnKeys {
         "block",
         "fec",
         "recovery",
+        "repair_rate",
+        "source_as_replier",
         "start",
         "limit",
         "join_every",
@@ -223,6 +231,8 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
         feed,
         config,
         patience: own.patience.map(|patience| patience.0),
+        repair_rate: own.repair_rate.map(|rate| rate.0),
+        source_as_replier: own.source_as_replier.unwrap_or(true),
     };
     let wrong = |error: &dyn std::fmt::Display| {
         section.text.mistake(section.span(), format!("[tmtp]: {error}"))
@@ -263,13 +273,19 @@ impl Protocol for Tmtp {
         let host = Source::host(&feed, self.config.clone(), plan);
         simulation.set_app(self.source, host, Instant::EPOCH)?;
         for (number, &node) in (0..).zip(&self.receivers) {
-            let host = Receiver::default().host(&feed, self.receiver_config(&feed, node));
+            let mut receiver = Receiver::default();
+            if let Some(rate) = self.repair_rate {
+                receiver.repair_at(rate);
+            }
+            let host = receiver.host(&feed, self.receiver_config(&feed, node));
             let at = Instant::EPOCH + self.join_every * number;
             simulation.set_app(node, host, at)?;
         }
         if feed.recovery == Recovery::Lms {
             for node in stream::routers(scenario, 1.0, seed) {
-                let hook = lms::router(node, seed, |_| {});
+                let hook = lms::router(node, seed, |config| {
+                    config.source_as_replier = self.source_as_replier;
+                });
                 simulation.set_router_hook(node, hook)?;
             }
         }
@@ -368,6 +384,7 @@ impl Running {
             ("repaired", count(|host| host.engine().stats().repairs_received)),
             ("duplicates", count(|host| host.engine().stats().repairs_unneeded)),
             ("fetched", count(|host| host.engine().stats().fetched_received)),
+            ("requests", count(|host| host.engine().stats().requests_sent)),
             ("nacks", count(|host| host.engine().stats().nacks_sent)),
             ("repairs", count(|host| host.engine().stats().repairs_sent)),
         ]);

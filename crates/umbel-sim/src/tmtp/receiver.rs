@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io};
 use umbel_engine::tmtp::{self, ReceiverCommand, ReceiverEvent};
+use umbel_engine::units::Rate;
 use umbel_wire::tmtp::{End, Refusal};
 
 use super::{Feed, FeedSink, host_config, node_of_id};
@@ -16,6 +17,7 @@ pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
 /// Joins, wants everything, reports when it has everything, and leaves.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
+    repair_rate: Option<Rate>,
     leave_at: Option<Instant>,
     is_leaving: bool,
     joined: u32,
@@ -36,7 +38,14 @@ impl Receiver {
         let draws = feed.draws(node_of_id(config.node.id));
         let sink = FeedSink::new(config.shape.symbol_len);
         let engine = tmtp::Receiver::new(config, draws, sink);
-        EngineHost::new(engine, self, host_config(None))
+        let config = host_config(self.repair_rate);
+        EngineHost::new(engine, self, config)
+    }
+
+    /// Sets the rate of the receiver's repairs, before it has a host. By default they leave at
+    /// once.
+    pub fn repair_at(&mut self, rate: Rate) {
+        self.repair_rate = Some(rate);
     }
 
     /// Makes the receiver leave the group at this time. Then the host is off the network.
