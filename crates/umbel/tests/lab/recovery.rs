@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::bench::SOON;
-use crate::support::feeds::{Feeds, Receiver};
+use crate::support::feeds::Feeds;
 use crate::support::{behind_a_router, files, group, lab, star};
 use serde_json::Value;
 use umbel_lab::Impairment;
@@ -48,31 +48,15 @@ fn files_arrive_behind_a_router_with_every_recovery() {
     }
 }
 
-/// Receives from a host that hears only the data channel of a feed.
-fn receive_by_name_and_address(feeds: &Feeds<'_>, host: &str, source: &str) -> Receiver {
-    let mut command = feeds.umbel(host);
-    let out = feeds.out(host);
-    let feed = format!("feed@{source}");
-    command.args(["recv", "--json", &feed, "--as", host, "--wait", "20s", "-o"]).arg(&out);
-    let process = crate::support::process::Process::start(host, command, &feeds.logs);
-    Receiver { process, out }
-}
-
 #[test]
 fn where_only_the_data_channel_passes_receivers_name_the_source() {
     for recovery in ["lms", "source"] {
         let Some(lab) = lab(&behind_a_router(0.05)) else { return };
         // Unlike `Feeds::new`, nothing but the data channel is routed.
         let feeds = Feeds::unannounced(&lab, &[("large", 4 * MB)]);
-        let mut command = feeds.umbel("h1");
-        command.args(["send", "--json", "--name", "feed"]).arg(feeds.input());
-        command.args(["--rate", "20M", "--recovery", recovery]);
-        let mut sender = crate::support::process::Process::start("sender", command, &feeds.logs);
-        let sending = sender.wait_for_event("sending", SOON);
+        let (mut sender, sending) = feeds.send_unrouted(&["--rate", "20M", "--recovery", recovery]);
         lab.route_multicast("h1", group(&sending["data"])).unwrap();
-        let source = sending["source"].as_str().unwrap();
-        let (address, _) = source.rsplit_once(':').unwrap();
-        let mut receiver = receive_by_name_and_address(&feeds, "h3", address);
+        let mut receiver = feeds.recv_from("h3", &sending, &[]);
         let summary = receiver.process.wait_done(MINUTE);
         files::assert_same(&feeds.input(), &receiver.out, |_| true);
         assert!(number(&summary, "repairs") + number(&summary, "fetched") > 0, "{summary}");

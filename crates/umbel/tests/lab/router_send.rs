@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use crate::support::bench::SOON;
-use crate::support::feeds::{Feeds, Receiver};
-use crate::support::process::Process;
+use crate::support::feeds::Feeds;
 use crate::support::routers::Routers;
 use crate::support::{files, lab};
 use serde_json::Value;
@@ -29,34 +28,14 @@ fn tree() -> Topology {
     topology
 }
 
-fn send(feeds: &Feeds<'_>, recovery: &str) -> (Process, String) {
-    let mut command = feeds.umbel("h1");
-    command.args(["send", "--json", "--name", "feed"]).arg(feeds.input());
-    command.args(["--rate", "20M", "--wait-for", "4", "--recovery", recovery]);
-    let process = Process::start("sender", command, &feeds.logs);
-    let sending = process.wait_for_event("sending", SOON);
-    let (address, _) = sending["source"].as_str().unwrap().rsplit_once(':').unwrap();
-    let address = address.to_owned();
-    (process, address)
-}
-
-/// Receives a feed whose announcements do not come this far.
-fn recv(feeds: &Feeds<'_>, host: &str, source: &str, options: &[&str]) -> Receiver {
-    let out = feeds.out(host);
-    let mut command = feeds.umbel(host);
-    let feed = format!("feed@{source}");
-    command.args(["recv", "--json", &feed, "--as", host, "--wait", "20s"]).args(options);
-    command.arg("-o").arg(&out);
-    Receiver { process: Process::start(host, command, &feeds.logs), out }
-}
-
 /// Sends with this recovery. Returns the summaries of the sender and of the receivers.
 fn run(feeds: &Feeds<'_>, recovery: &str) -> (Value, [Value; 4]) {
-    let (mut sender, source) = send(feeds, recovery);
+    let options = ["--rate", "20M", "--wait-for", "4", "--recovery", recovery];
+    let (mut sender, sending) = feeds.send_unrouted(&options);
     let receivers = [("a1", "1"), ("a2", "9"), ("b1", "3"), ("b2", "9")];
     let mut receivers = receivers.map(|(host, cost)| {
         let options = if recovery == "lms" { &["--cost", cost][..] } else { &[] };
-        recv(feeds, host, &source, options)
+        feeds.recv_from(host, &sending, options)
     });
     let summaries = receivers.each_mut().map(|receiver| {
         let summary = receiver.process.wait_done(MINUTE);

@@ -68,11 +68,20 @@ impl<'lab> Feeds<'lab> {
     /// Sends the files from `h1` as `feed`, and makes the routers carry its groups.
     #[track_caller]
     pub(crate) fn send(&self, options: &[&str]) -> Process {
+        let (process, sending) = self.send_unrouted(options);
+        self.route(&sending);
+        process
+    }
+
+    /// Sends as [`Feeds::send`] does, and leaves routing to others. Returns the event `sending`,
+    /// too.
+    #[track_caller]
+    pub(crate) fn send_unrouted(&self, options: &[&str]) -> (Process, Value) {
         let mut command = self.umbel("h1");
         command.args(["send", "--json", "--name", "feed"]).arg(self.input()).args(options);
         let process = Process::start("sender", command, &self.logs);
-        self.route(&process.wait_for_event("sending", SOON));
-        process
+        let sending = process.wait_for_event("sending", SOON);
+        (process, sending)
     }
 
     /// Makes the routers carry the groups of a feed that `h1` sends.
@@ -88,9 +97,24 @@ impl<'lab> Feeds<'lab> {
 
     /// Receives as [`Feeds::recv`] does, to the directory and under the name of a label.
     pub(crate) fn recv_as(&self, host: &str, label: &str, options: &[&str]) -> Receiver {
+        self.start_receiver((host, label), "feed", options)
+    }
+
+    /// Receives `feed` on a host where no announcement comes. The event `sending` has its source.
+    pub(crate) fn recv_from(&self, host: &str, sending: &Value, options: &[&str]) -> Receiver {
+        let (address, _) = sending["source"].as_str().unwrap().rsplit_once(':').unwrap();
+        self.start_receiver((host, host), &format!("feed@{address}"), options)
+    }
+
+    fn start_receiver(
+        &self,
+        (host, label): (&str, &str),
+        feed: &str,
+        options: &[&str],
+    ) -> Receiver {
         let out = self.out(label);
         let mut command = self.umbel(host);
-        command.args(["recv", "--json", "feed", "--as", label, "--wait", "20s"]).args(options);
+        command.args(["recv", "--json", feed, "--as", label, "--wait", "20s"]).args(options);
         command.arg("-o").arg(&out);
         Receiver { process: Process::start(label, command, &self.logs), out }
     }
