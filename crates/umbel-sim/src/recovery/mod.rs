@@ -138,7 +138,10 @@ pub fn run(
     let host = Source::host(&feed, feed.source_config(plan.rate), runs);
     simulation.set_app(source_node, host, Instant::EPOCH).map_err(|error| error.to_string())?;
     for (n, &node) in receivers.iter().enumerate() {
-        let host = Receiver::default().host(&feed, feed.receiver_config(node));
+        let mut receiver = Receiver::default();
+        // As in `umbel recv`, nobody repairs faster than the source sends.
+        receiver.repair_at(plan.rate);
+        let host = receiver.host(&feed, feed.receiver_config(node));
         let at = Instant::EPOCH + Duration::from_millis(37 * n as u64);
         simulation.set_app(node, host, at).map_err(|error| error.to_string())?;
     }
