@@ -1,6 +1,6 @@
-//! TMTP and RLM in both worlds: simulated, and with the real programs in network namespaces. The
-//! numbers of each receiver are compared over several runs in both (docs/validation.md has the
-//! tables).
+//! TMTP, LMS, SRM and RLM in both worlds: simulated, and with the real programs in network
+//! namespaces. The numbers of each receiver are compared over several runs in both
+//! (docs/validation.md has the tables).
 //!
 //! ```text
 //! UMBEL_RUNS=5 cargo test -p umbel --test lab soak_sim:: -- --ignored --test-threads 1 --nocapture
@@ -16,11 +16,15 @@ use crate::support::bench::SOON;
 use crate::support::feeds::Feeds;
 use crate::support::lab;
 use crate::support::process::Process;
+use crate::support::routers::Routers;
 use crate::support::streams::{Streams, sites};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use umbel_engine::MTU_RESERVE;
 use umbel_repro::estimate::Estimate;
 use umbel_sim::scenario::Scenario;
+use umbel_wire::SmallBlockHeader;
+use umbel_wire::lms::limits::AROUND_PACKET;
 
 /// Simulated runs.
 const SEEDS: u64 = 20;
@@ -72,16 +76,24 @@ fn add(numbers: &mut Numbers, host: &str, measures: &[Measure], value: impl Fn(&
     }
 }
 
+/// Replaces a measure of some receivers by its sum over them.
+fn pool(numbers: &mut Numbers, hosts: &[&str], measure: &'static str) {
+    let parts = hosts.iter().map(|host| numbers.remove(&((*host).to_owned(), measure)).unwrap());
+    let sum = parts.reduce(|a, b| a.iter().zip(b).map(|(a, b)| a + b).collect()).unwrap();
+    numbers.insert((hosts.join(" + "), measure), sum);
+}
+
 /// Prints a line for each measure of each receiver. Fails if a difference surely exceeds what
 /// counts as none: the simulator shows something else than real hosts do.
 fn compare(simulated: &Numbers, real: &Numbers, measures: &[Measure]) {
     println!(
         "| receiver | measure | simulated | lab | difference | verdict |\n|---|---|---|---|---|---|"
     );
-    let mut differ = Vec::new();
+    let (mut differ, mut runs) = (Vec::new(), Vec::new());
     for ((host, name), values) in simulated {
         let measure = measures.iter().find(|measure| measure.column == *name).unwrap();
-        let (here, there) = (Estimate::of(values), Estimate::of(&real[&(host.clone(), *name)]));
+        let in_the_lab = &real[&(host.clone(), *name)];
+        let (here, there) = (Estimate::of(values), Estimate::of(in_the_lab));
         let difference = there.mean - here.mean;
         // Intervals of independent means add up as squares.
         let interval = here.ci95.hypot(there.ci95);
@@ -98,56 +110,146 @@ fn compare(simulated: &Numbers, real: &Numbers, measures: &[Measure]) {
             here.mean, here.ci95, there.mean, there.ci95
         );
         println!("{line}");
+        if verdict != "same" {
+            runs.push(format!("{host}, {name}, each run in the lab: {in_the_lab:?}"));
+        }
         if verdict == "differs" {
             differ.push(line);
         }
     }
+    println!("{}", runs.join("\n"));
     assert!(differ.is_empty(), "{differ:#?}");
 }
 
-/// Packets of the file, and bytes of its symbols: an MTU of 1,500 less 100.
+/// Packets of the file, and those of its manifest, which the simulated file does not have.
 const PACKETS: u64 = 3000;
-const SYMBOL: u64 = 1400;
+const MANIFEST: u64 = 2;
+/// Bytes of the file's symbols, a multiple of 8, for an MTU of 1,500. Those of LMS leave room for
+/// an envelope.
+const SYMBOL: u64 = (1500 - MTU_RESERVE as u64 - SmallBlockHeader::LEN as u64) & !7;
+const SYMBOL_OF_LMS: u64 = SYMBOL - AROUND_PACKET as u64;
+/// Receivers of the file, in the order in which they join.
+const CAMPUS: [&str; 6] = ["near1", "near2", "near3", "far1", "far2", "far3"];
 
-/// Creates a scenario on the network of `examples/sim/campus.toml`.
-fn campus(section: &str) -> Scenario {
+/// Creates a scenario of the file on the network of `examples/sim/campus.toml`. Receivers join one
+/// after the other in both worlds. That decides whose children they become, and which of them is a
+/// helper when the file begins.
+fn campus(symbol: u64, keys: &str) -> Scenario {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sim/campus.toml"));
     let text = std::fs::read_to_string(path).unwrap();
     let (network, _) = text.split_once("[repository]").unwrap();
     let network = network.replace("duration = \"2min\"\n", "");
+    let section = format!(
+        "[tmtp]\nsource = \"h1\"\nrate = \"6M\"\npackets = {PACKETS}\npacket_size = {symbol}\n\
+         repair_rate = \"6M\"\nblock = 64\nfec = true\nstart = \"20s\"\njoin_every = \"1s\"\n{keys}"
+    );
     Scenario::from_toml(&format!("{network}{section}"), Path::new("")).unwrap()
+}
+
+/// Returns measures of a feed's receivers: a fifth and 5 packets count as no difference.
+fn counted<const N: usize>(names: [(&'static str, &'static str); N]) -> [Measure; N] {
+    names.map(|(column, field)| Measure { column, field, share: 0.2, least: 5.0 })
+}
+
+/// Receives a file on all hosts, each when the one before has joined. Adds what their summaries
+/// say.
+fn receive(
+    feeds: &Feeds<'_>,
+    (mut sender, sending): (Process, Option<Value>),
+    measures: &[Measure],
+    numbers: &mut Numbers,
+) {
+    let options = ["--no-sync"];
+    let receivers = CAMPUS.map(|host| {
+        let receiver = match &sending {
+            Some(sending) => feeds.recv_from(host, sending, &options),
+            None => feeds.recv(host, &options),
+        };
+        receiver.process.wait_for_event("joined", SOON);
+        (host, receiver)
+    });
+    for (host, mut receiver) in receivers {
+        let summary = feeds.check(&mut receiver, Duration::from_mins(2));
+        let number = |field: &str| summary[field].as_f64().unwrap();
+        add(numbers, host, measures, number);
+    }
+    let sent = sender.wait_done(SOON);
+    assert_eq!(sent["done"], 6);
+    assert_eq!(sent["packets"], PACKETS + MANIFEST, "the simulated file is as long");
 }
 
 #[test]
 #[ignore = "soak: minutes; see CONTRIBUTING"]
 fn tmtp_in_the_lab_is_what_the_simulator_shows() {
-    let counted = |column, field| Measure { column, field, share: 0.2, least: 5.0 };
-    let measures =
-        [counted("lost", "lost"), counted("repaired", "repairs"), counted("nacks", "nacks")];
-    // Receivers join one after the other in both, which decides whose children they become.
-    let scenario = campus(&format!(
-        "[tmtp]\nsource = \"h1\"\nrate = \"6M\"\npackets = {PACKETS}\npacket_size = {SYMBOL}\n\
-         block = 64\nfec = true\nstart = \"20s\"\njoin_every = \"1s\"\n"
-    ));
-    let simulated = simulated(&scenario, &measures);
+    let measures = counted([("lost", "lost"), ("repaired", "repairs"), ("nacks", "nacks")]);
+    by_any_source_multicast("tree", &measures);
+}
+
+#[test]
+#[ignore = "soak: minutes; see CONTRIBUTING"]
+fn srm_in_the_lab_is_what_the_simulator_shows() {
+    let measures = counted([
+        ("lost", "lost"),
+        ("repaired", "repairs"),
+        ("nacks", "nacks"),
+        ("repairs", "repairs_sent"),
+    ]);
+    by_any_source_multicast("srm", &measures);
+}
+
+/// Compares a recovery by a group to which all members send. The lab's own routers forward it.
+fn by_any_source_multicast(recovery: &str, measures: &[Measure]) {
+    let scenario = campus(SYMBOL, &format!("recovery = \"{recovery}\"\n"));
+    let simulated = simulated(&scenario, measures);
     let Some(lab) = lab(&scenario.topology) else { return };
     let mut real = Numbers::new();
     for _ in 0..runs() {
         let feeds = Feeds::new(&lab, &[("file", PACKETS * SYMBOL)]);
-        let mut sender = feeds.send(&["--rate", "6M", "--wait-for", "6"]);
-        let receivers = ["near1", "near2", "near3", "far1", "far2", "far3"].map(|host| {
-            let receiver = feeds.recv(host, &["--no-sync"]);
-            receiver.process.wait_for_event("joined", SOON);
-            (host, receiver)
-        });
-        for (host, mut receiver) in receivers {
-            let summary = feeds.check(&mut receiver, Duration::from_mins(2));
-            let number = |field: &str| summary[field].as_f64().unwrap();
-            add(&mut real, host, &measures, number);
-        }
-        assert_eq!(sender.wait_done(SOON)["done"], 6);
+        let options = ["--rate", "6M", "--wait-for", "6", "--recovery", recovery];
+        receive(&feeds, (feeds.send(&options), None), measures, &mut real);
+    }
+    compare(&simulated, &real, measures);
+}
+
+/// Compares LMS with `umbel router` on all routers, which have these options.
+fn by_routers(source_as_replier: bool, options: &[&str]) {
+    let measures = counted([
+        ("lost", "lost"),
+        ("repaired", "repairs"),
+        ("requests", "requests"),
+        ("nacks", "nacks"),
+        ("repairs", "repairs_sent"),
+    ]);
+    let keys = format!("recovery = \"lms\"\nsource_as_replier = {source_as_replier}\n");
+    let scenario = campus(SYMBOL_OF_LMS, &keys);
+    let mut simulated = simulated(&scenario, &measures);
+    let Some(lab) = lab(&scenario.topology) else { return };
+    let _routers = Routers::start_with(&lab, |_| options);
+    let mut real = Numbers::new();
+    for _ in 0..runs() {
+        let feeds = Feeds::unannounced(&lab, &[("file", PACKETS * SYMBOL_OF_LMS)]);
+        let options = ["--rate", "6M", "--wait-for", "6", "--recovery", "lms"];
+        let (sender, sending) = feeds.send_unrouted(&options);
+        receive(&feeds, (sender, Some(sending)), &measures, &mut real);
+    }
+    // Both are as near to their router. Which of them is its helper depends on microseconds in the
+    // lab, and on their addresses in the simulator.
+    for numbers in [&mut simulated, &mut real] {
+        pool(numbers, &["near1", "near2"], "repairs");
     }
     compare(&simulated, &real, &measures);
+}
+
+#[test]
+#[ignore = "soak: minutes; see CONTRIBUTING"]
+fn lms_in_the_lab_is_what_the_simulator_shows() {
+    by_routers(false, &[]);
+}
+
+#[test]
+#[ignore = "soak: minutes; see CONTRIBUTING"]
+fn lms_with_the_source_as_replier_is_in_the_lab_what_the_simulator_shows() {
+    by_routers(true, &["--source-replier"]);
 }
 
 /// Duration of a stream.
