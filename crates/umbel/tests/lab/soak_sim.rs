@@ -1,4 +1,4 @@
-//! TMTP, LMS, SRM and RLM in both worlds: simulated, and with the real programs in network
+//! TMTP, LMS, SRM, RLM and TCP-SMO in both worlds: simulated, and with the real programs in network
 //! namespaces. The numbers of each receiver are compared over several runs in both
 //! (docs/validation.md has the tables).
 //!
@@ -9,20 +9,24 @@
 #![allow(clippy::print_stdout, reason = "it prints tables")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::support::bench::SOON;
 use crate::support::feeds::Feeds;
-use crate::support::lab;
 use crate::support::process::Process;
 use crate::support::routers::Routers;
+use crate::support::smo::{Site, end, have};
 use crate::support::streams::{Streams, sites};
+use crate::support::{files, lab};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use umbel_engine::MTU_RESERVE;
+use umbel_lab::{Queue, Topology};
 use umbel_repro::estimate::Estimate;
 use umbel_sim::scenario::Scenario;
+use umbel_sim::scenario::report::Results;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::lms::limits::AROUND_PACKET;
 
@@ -47,14 +51,19 @@ fn runs() -> usize {
     std::env::var("UMBEL_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
 }
 
+/// Runs the scenario with a seed.
+fn results(scenario: &Scenario, seed: u64) -> Results {
+    let mut run = scenario.start(seed).unwrap();
+    while run.go_on(Duration::from_secs(1)) {}
+    run.report().results
+}
+
 /// Runs the scenario with each seed. Returns the measures of all receivers.
 fn simulated(scenario: &Scenario, measures: &[Measure]) -> Numbers {
     let mut numbers = Numbers::new();
     for seed in 1..=SEEDS {
-        let mut run = scenario.start(seed).unwrap();
-        while run.go_on(Duration::from_secs(1)) {}
-        let report = run.report();
-        let table = report.results.table("receivers").unwrap();
+        let results = results(scenario, seed);
+        let table = results.table("receivers").unwrap();
         let names = table.column("receiver").unwrap();
         let names: Vec<String> = (0..table.rows()).map(|row| names.text(row)).collect();
         for measure in measures {
@@ -305,4 +314,113 @@ fn rlm_in_the_lab_is_what_the_simulator_shows() {
         drop(source);
     }
     compare(&simulated, &real, &measures);
+}
+
+/// Bytes of a file by TCP-SMO, and its receivers: connections on each of three hosts.
+const FILE: u64 = 3_000_000;
+const CONNECTIONS: usize = 4;
+/// Hosts of the receivers, and the loss of their links, both ways.
+const CLIENTS: [(&str, f64); 3] = [("h2", 0.0), ("h3", 0.01), ("h4", 0.02)];
+
+/// A download by `curl` that tells its times.
+struct TimedDownload {
+    curl: Child,
+    out: PathBuf,
+}
+
+impl TimedDownload {
+    fn start(site: &Site<'_>, host: &str, number: usize) -> TimedDownload {
+        let out = site.path(&format!("{host}-{number}"));
+        let mut command = site.host(host).command("curl");
+        command.args(["--silent", "--fail", "--max-time", "120", "--output"]).arg(&out);
+        command.args(["--write-out", "%{time_starttransfer} %{time_total}"]);
+        command.arg(format!("http://{}:8080/file", site.address("h1")));
+        let curl = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        TimedDownload { curl, out }
+    }
+
+    /// Waits for the end, and for the bytes of a file. Returns the seconds from the first byte on.
+    fn seconds(self, file: &Path) -> f64 {
+        let output = self.curl.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", output.status);
+        assert!(std::fs::read(self.out).unwrap() == std::fs::read(file).unwrap(), "other bytes");
+        let times = String::from_utf8(output.stdout).unwrap();
+        let (first, last) = times.split_once(' ').unwrap();
+        last.parse::<f64>().unwrap() - first.parse::<f64>().unwrap()
+    }
+}
+
+/// Adds the mean of a host's receivers.
+fn add_mean(numbers: &mut Numbers, host: &str, seconds: &[f64]) {
+    let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+    numbers.entry((host.to_owned(), "delay_s")).or_default().push(mean);
+}
+
+#[test]
+#[ignore = "soak: minutes; see CONTRIBUTING"]
+fn smo_in_the_lab_is_what_the_simulator_shows() {
+    by_one_stream(0.05);
+}
+
+#[test]
+#[ignore = "soak: minutes; see CONTRIBUTING"]
+fn smo_that_repairs_by_unicast_is_in_the_lab_what_the_simulator_shows() {
+    by_one_stream(0.5);
+}
+
+/// Compares TCP-SMO. What at least this share of the receivers lacks is multicast again.
+fn by_one_stream(threshold: f64) {
+    let again = |name| Measure { column: name, field: name, share: 0.2, least: 10.0 };
+    let of_source = [again("multicast_again"), again("unicast_again")];
+    let time = Measure { column: "delay_s", field: "", share: 0.2, least: 0.1 };
+    let mut topology = Topology::new().host("h1").switch("s").link("h1", "s");
+    for (host, loss) in CLIENTS {
+        topology = topology.host(host).link("s", host).rate("10M".parse().unwrap());
+        topology = topology.queue(Queue::Packets(100)).delay(Duration::from_millis(10)).loss(loss);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("star.toml"), topology.to_toml()).unwrap();
+    let text = format!(
+        "[topology]\nfile = \"star.toml\"\n[smo]\nsource = \"h1\"\n\
+         receivers = [\"h2\", \"h3\", \"h4\"]\nper_host = {CONNECTIONS}\nsize = {FILE}\n\
+         threshold = {threshold}\n"
+    );
+    let scenario = Scenario::from_toml(&text, directory.path()).unwrap();
+    let (mut simulated, mut real) = (Numbers::new(), Numbers::new());
+    for seed in 1..=SEEDS {
+        let results = results(&scenario, seed);
+        let table = results.table("receivers").unwrap();
+        let (hosts, delays) = (table.column("host").unwrap(), table.numbers("delay_s"));
+        for (host, _) in CLIENTS {
+            let of_host = (0..table.rows()).filter(|row| hosts.text(*row) == host);
+            let seconds: Vec<f64> = of_host.map(|row| delays[row]).collect();
+            add_mean(&mut simulated, host, &seconds);
+        }
+        add(&mut simulated, "h1", &of_source, |name| results.measure(name).unwrap());
+    }
+    if !have(&["curl", "nft"]) {
+        return;
+    }
+    let Some(lab) = lab(&topology) else { return };
+    for _ in 0..runs() {
+        let site = Site::new(&lab);
+        files::make(&site.www(), &[("file", FILE)]);
+        let all = (CLIENTS.len() * CONNECTIONS).to_string();
+        let share = threshold.to_string();
+        let options = ["--window", "1min", "--receivers", &all, "--threshold", &share];
+        let server = site.serve_http(&options);
+        let _helpers = CLIENTS.map(|(host, _)| site.join(host, &[]));
+        let downloads = CLIENTS.map(|(host, _)| {
+            std::array::from_fn::<_, CONNECTIONS, _>(|n| TimedDownload::start(&site, host, n))
+        });
+        for ((host, _), downloads) in CLIENTS.into_iter().zip(downloads) {
+            let seconds = downloads.into_iter().map(|one| one.seconds(&site.www().join("file")));
+            add_mean(&mut real, host, &seconds.collect::<Vec<_>>());
+        }
+        let summary = end(server);
+        assert_eq!(summary["together"], CLIENTS.len() * CONNECTIONS, "{summary}");
+        add(&mut real, "h1", &of_source, |name| summary["traffic"][name].as_f64().unwrap());
+    }
+    let [multicast, unicast] = of_source;
+    compare(&simulated, &real, &[time, multicast, unicast]);
 }
