@@ -9,15 +9,14 @@
 #![allow(clippy::print_stdout, reason = "it prints tables")]
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::support::bench::SOON;
 use crate::support::feeds::Feeds;
 use crate::support::process::Process;
 use crate::support::routers::Routers;
-use crate::support::smo::{Site, end, have};
+use crate::support::smo::{Download, Site, end, have};
 use crate::support::streams::{Streams, sites};
 use crate::support::{files, lab};
 use nix::sys::signal::Signal;
@@ -322,32 +321,15 @@ const CONNECTIONS: usize = 4;
 /// Hosts of the receivers, and the loss of their links, both ways.
 const CLIENTS: [(&str, f64); 3] = [("h2", 0.0), ("h3", 0.01), ("h4", 0.02)];
 
-/// A download by `curl` that tells its times.
-struct TimedDownload {
-    curl: Child,
-    out: PathBuf,
-}
+/// What `curl` says at the end: the seconds until the first byte, and until the last.
+const TIMES: [&str; 2] = ["--write-out", "%{time_starttransfer} %{time_total}"];
 
-impl TimedDownload {
-    fn start(site: &Site<'_>, host: &str, number: usize) -> TimedDownload {
-        let out = site.path(&format!("{host}-{number}"));
-        let mut command = site.host(host).command("curl");
-        command.args(["--silent", "--fail", "--max-time", "120", "--output"]).arg(&out);
-        command.args(["--write-out", "%{time_starttransfer} %{time_total}"]);
-        command.arg(format!("http://{}:8080/file", site.address("h1")));
-        let curl = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        TimedDownload { curl, out }
-    }
-
-    /// Waits for the end, and for the bytes of a file. Returns the seconds from the first byte on.
-    fn seconds(self, file: &Path) -> f64 {
-        let output = self.curl.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", output.status);
-        assert!(std::fs::read(self.out).unwrap() == std::fs::read(file).unwrap(), "other bytes");
-        let times = String::from_utf8(output.stdout).unwrap();
-        let (first, last) = times.split_once(' ').unwrap();
-        last.parse::<f64>().unwrap() - first.parse::<f64>().unwrap()
-    }
+/// Waits for a download of the file. Returns the seconds from its first byte on.
+fn seconds(site: &Site<'_>, mut download: Download) -> f64 {
+    download.expect(site, &site.www().join("file"), Duration::from_mins(2));
+    let said = download.said();
+    let (first, last) = said.split_once(' ').unwrap();
+    last.parse::<f64>().unwrap() - first.parse::<f64>().unwrap()
 }
 
 /// Adds the mean of a host's receivers.
@@ -411,11 +393,11 @@ fn by_one_stream(threshold: f64) {
         let server = site.serve_http(&options);
         let _helpers = CLIENTS.map(|(host, _)| site.join(host, &[]));
         let downloads = CLIENTS.map(|(host, _)| {
-            std::array::from_fn::<_, CONNECTIONS, _>(|n| TimedDownload::start(&site, host, n))
+            let start = |n| site.curl(host, "file", &format!("{host}-{n}"), &TIMES);
+            std::array::from_fn::<_, CONNECTIONS, _>(start)
         });
         for ((host, _), downloads) in CLIENTS.into_iter().zip(downloads) {
-            let seconds = downloads.into_iter().map(|one| one.seconds(&site.www().join("file")));
-            add_mean(&mut real, host, &seconds.collect::<Vec<_>>());
+            add_mean(&mut real, host, &downloads.map(|download| seconds(&site, download)));
         }
         let summary = end(server);
         assert_eq!(summary["together"], CLIENTS.len() * CONNECTIONS, "{summary}");

@@ -172,7 +172,8 @@ impl<'lab> Site<'lab> {
             "120",
             "--output",
         ]);
-        command.arg(&out).args(options).arg(url).stdin(Stdio::null()).stderr(Stdio::inherit());
+        command.arg(&out).args(options).arg(url);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         Download { child: command.spawn().unwrap(), out }
     }
 
@@ -276,6 +277,14 @@ pub(crate) struct Download {
 }
 
 impl Download {
+    /// Returns what `curl` says on its standard output, up to its end.
+    pub(crate) fn said(&mut self) -> String {
+        let mut said = String::new();
+        let output = self.child.stdout.as_mut().expect("it is a pipe");
+        output.read_to_string(&mut said).unwrap();
+        said
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -7,7 +7,7 @@
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::NackRun;
 
-use super::{Manager, Receiver, Trial};
+use super::{Manager, Receiver};
 use crate::Instant;
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
@@ -141,14 +141,11 @@ impl<K: SymbolSink> Receiver<K> {
     }
 
     /// Leaves a parent that was asked again and again, and brought nothing but wrong symbols.
-    pub(super) fn leave_liar(&mut self, now: Instant) {
-        if self.trial.is_guilty() {
-            self.trial = Trial::default();
-            if let Some(parent) = self.tree.parent() {
-                self.events.push_back(ReceiverEvent::WrongRepairs { by: parent.address });
-            }
-            self.tree.bar_liar(now);
-        }
+    /// Returns whether there was one.
+    pub(super) fn leave_liar(&mut self, now: Instant) -> bool {
+        let left = self.trial.is_guilty().then(|| self.tree.leave_liar(now)).flatten();
+        self.events.extend(left.map(|by| ReceiverEvent::WrongRepairs { by }));
+        left.is_some()
     }
 
     /// Takes blocks as they come whose digests did not.

@@ -395,9 +395,8 @@ impl<K: SymbolSink> Receiver<K> {
         self.duty.manager().is_some_and(Manager::is_full)
     }
 
-    /// Handles what happened in the tree, and what follows from any input.
-    fn settle(&mut self, now: Instant) {
-        self.leave_liar(now);
+    /// Handles what happened in the tree.
+    fn settle_tree(&mut self, now: Instant) {
         while let Some(event) = self.tree.poll_event() {
             match event {
                 TreeEvent::Attached(confirm) => self.on_attached(now, &confirm),
@@ -422,6 +421,15 @@ impl<K: SymbolSink> Receiver<K> {
                 }
                 TreeEvent::Left { confirmed } => self.on_left(now, confirmed),
             }
+        }
+    }
+
+    /// Handles what happened in the tree, and what follows from any input.
+    fn settle(&mut self, now: Instant) {
+        self.settle_tree(now);
+        // A new parent is not tried for what the former one did.
+        if self.leave_liar(now) {
+            self.settle_tree(now);
         }
         if self.authentic.as_mut().is_some_and(|authentic| authentic.is_shut_out(now)) {
             self.events.push_back(ReceiverEvent::Refused(Refusal::NotAdmitted));

@@ -1,8 +1,8 @@
 //! Trial of a parent: whether its repairs repair.
 //!
 //! A repair has no code of its sender, so a wrong one proves nothing against the parent: anybody
-//! may have forged its address. But nobody can keep an honest parent's repairs from coming, and
-//! the digests of a watched block show which symbols are right. So a parent is judged by what it
+//! may have forged its address. But that keeps no honest parent's repairs from coming, and the
+//! digests of a watched block show which symbols are right. So a parent is judged by what it
 //! brings:
 //!
 //! ```text

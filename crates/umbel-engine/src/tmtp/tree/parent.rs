@@ -225,19 +225,14 @@ impl Tree {
         self.beacon_soon(now);
     }
 
-    /// Leaves a parent whose repairs are wrong, and bars its host.
-    pub(in crate::tmtp) fn bar_liar(&mut self, now: Instant) {
-        if let Stage::Attached(parent) = &self.stage {
-            self.liars.bar(now, parent.address.ip());
-            self.lose_parent(now, false);
-        }
-    }
-
-    /// Returns whether the node at this address is avoided at present. The source is not, whatever
-    /// another program on its host does.
-    pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
-        let is_liar = address != self.source.address() && self.liars.is_barred(now, address.ip());
-        is_liar || self.bars.is_barred(now, address)
+    /// Leaves a parent whose repairs are wrong, and bars its host. Returns its address; `None` if
+    /// there is no parent to leave.
+    pub(in crate::tmtp) fn leave_liar(&mut self, now: Instant) -> Option<SocketAddr> {
+        let Stage::Attached(parent) = &self.stage else { return None };
+        let address = parent.address;
+        self.liars.bar(now, address.ip());
+        self.lose_parent(now, false);
+        Some(address)
     }
 
     pub(super) fn on_dismiss(

@@ -263,6 +263,13 @@ impl Tree {
         Ok(())
     }
 
+    /// Returns whether the node at this address is avoided at present. The source is no liar,
+    /// whatever another program on its host does.
+    pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
+        let is_liar = address != self.source.address() && self.liars.is_barred(now, address.ip());
+        is_liar || self.bars.is_barred(now, address)
+    }
+
     pub(super) fn check_candidate(
         &self,
         now: Instant,
