@@ -67,8 +67,9 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     ];
     if !report.ack_filter.is_empty() {
         lines.push(format!(
-            "acknowledgements: {} taken, {} dropped; filter: {}",
+            "acknowledgements: {} taken, also in {} datagrams, {} dropped; filter: {}",
             traffic.acknowledgements,
+            report.bundles,
             report.filtered,
             plain(&report.ack_filter)
         ));
