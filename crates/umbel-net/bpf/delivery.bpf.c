@@ -5,18 +5,12 @@
  * connections that it has learnt: so it knows exactly what each has acknowledged and received, and
  * never hands a segment to one that is not there, which the kernel would answer with RST.
  *
- * A second program runs where packets leave (tc egress). It takes plain acknowledgements of those
- * connections out of the way, which the helper then sends together: see
- * umbel-net/src/delivery/bundles.rs.
- *
  * delivery.bpf.o is made of this file by build.sh. */
 
 #include "kernel.h"
 
 enum { ETHERNET = 14, TCP = 6, TCP_HEADER = 20 };
-enum { FIN = 1, SYN = 2, ONLY_ACK = 16 };
-/* Length of a TCP header without options, as its octet says. */
-enum { BARE = 0x50 };
+enum { FIN = 1, SYN = 2 };
 
 /* Offsets in a TCP header. */
 enum { DESTINATION_PORT = 2, ACK = 8, CHECKSUM = 16 };
@@ -37,8 +31,6 @@ struct settings {
 	u32 in_place;
 	/* The interface's address, and two bytes without a meaning. */
 	u8 mac[8];
-	/* Address of this host from which acknowledgements leave together, or zeros. */
-	u32 own[4];
 };
 
 volatile const struct settings SETTINGS = {};
@@ -53,8 +45,6 @@ struct connection {
 /* The port of the channel that serves a connection, and its slot. */
 struct place {
 	u32 channel, slot;
-	/* The greatest number that it acknowledged, if any is known, in host order. */
-	u32 acked, has_acked;
 };
 
 struct {
@@ -100,7 +90,6 @@ enum counter {
 	MALFORMED,
 	TABLE_FULL,
 	OTHER_VERSION,
-	BUNDLED,
 	COUNTERS,
 };
 
@@ -468,64 +457,38 @@ INLINE void learn(struct __sk_buff *skb, struct connection *connection, u32 head
 	enrol(connection, channel);
 }
 
-/* The part of a packet that both programs look at. */
-struct packet {
-	u32 source[4], destination[4];
-	/* Of TCP header and payload. */
-	u32 len;
-	u8 tcp[TCP_HEADER];
-	/* Whether the IP header has options, it is a fragment, or it is too short. */
-	u32 odd;
-};
-
-/* Reads a TCP packet. Returns 0 if it is none. */
-INLINE int read(struct __sk_buff *skb, struct packet *packet)
-{
-	/* The IP header without options or extension headers. */
-	u8 ip[40] = {};
-	u16 kind = SETTINGS.ipv6 ? 0x86DD : 0x0800;
-	if (skb->protocol != swap16(kind))
-		return 0;
-	if (SETTINGS.ipv6) {
-		if (bpf_skb_load_bytes(skb, ETHERNET, ip, 40) || ip[6] != TCP)
-			return 0;
-		__builtin_memcpy(packet->source, ip + 8, 16);
-		__builtin_memcpy(packet->destination, ip + 24, 16);
-		packet->len = ip[4] << 8 | ip[5];
-		packet->odd = ip[0] >> 4 != 6;
-	} else {
-		if (bpf_skb_load_bytes(skb, ETHERNET, ip, 20) || ip[9] != TCP)
-			return 0;
-		__builtin_memcpy(packet->source, ip + 12, 4);
-		__builtin_memcpy(packet->destination, ip + 16, 4);
-		packet->len = (ip[2] << 8 | ip[3]) - 20;
-		packet->odd = ip[0] != 0x45 || (ip[6] & 0x3F) || ip[7];
-	}
-	if (!packet->odd && bpf_skb_load_bytes(skb, tcp_offset(), packet->tcp, TCP_HEADER))
-		packet->odd = 1;
-	return 1;
-}
-
-INLINE u32 number(const u8 *at)
-{
-	return (u32)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
-}
-
 SEC("classifier")
 int umbel_smo(struct __sk_buff *skb)
 {
-	struct packet packet = {};
+	/* The IP header without options or extension headers. */
+	u8 ip[40] = {}, tcp[TCP_HEADER];
 	struct walk walk = {};
 	struct connection connection = {};
-	if (!read(skb, &packet) || !same_address(packet.source, SETTINGS.source))
+	u32 source[4] = {}, len;
+	u16 kind = SETTINGS.ipv6 ? 0x86DD : 0x0800;
+	if (skb->protocol != swap16(kind))
 		return NEXT;
-	if (packet.odd) {
+	if (SETTINGS.ipv6) {
+		if (bpf_skb_load_bytes(skb, ETHERNET, ip, 40) || ip[6] != TCP)
+			return NEXT;
+		__builtin_memcpy(source, ip + 8, 16);
+		__builtin_memcpy(connection.local, ip + 24, 16);
+		len = ip[4] << 8 | ip[5];
+	} else {
+		if (bpf_skb_load_bytes(skb, ETHERNET, ip, 20) || ip[9] != TCP)
+			return NEXT;
+		__builtin_memcpy(source, ip + 12, 4);
+		__builtin_memcpy(connection.local, ip + 16, 4);
+		len = (ip[2] << 8 | ip[3]) - 20;
+	}
+	if (!same_address(source, SETTINGS.source))
+		return NEXT;
+	int odd = SETTINGS.ipv6 ? ip[0] >> 4 != 6 : ip[0] != 0x45 || (ip[6] & 0x3F) || ip[7];
+	u32 offset = tcp_offset();
+	if (odd || bpf_skb_load_bytes(skb, offset, tcp, TCP_HEADER)) {
 		count(MALFORMED);
 		return NEXT;
 	}
-	u8 *tcp = packet.tcp;
-	u32 len = packet.len, offset = tcp_offset();
-	__builtin_memcpy(connection.local, packet.destination, 16);
 	u32 header = (tcp[12] >> 4) * 4;
 	if (header < TCP_HEADER || header > len || len > 0xFFFF || offset + len > skb->len) {
 		count(MALFORMED);
@@ -545,7 +508,8 @@ int umbel_smo(struct __sk_buff *skb)
 	__builtin_memcpy(walk.now.address, connection.local, 16);
 	walk.now.port = swap16(connection.port);
 	__builtin_memcpy(&walk.now.ack, tcp + ACK, 4);
-	walk.end = number(tcp + 4) + len - header + !!(tcp[13] & FIN) + !!(tcp[13] & SYN);
+	walk.end = (u32)tcp[4] << 24 | tcp[5] << 16 | tcp[6] << 8 | tcp[7];
+	walk.end += len - header + !!(tcp[13] & FIN) + !!(tcp[13] & SYN);
 	struct rewrite original = walk.now;
 	u8 mac[6];
 	bpf_skb_load_bytes(skb, 0, mac, 6);
@@ -569,120 +533,6 @@ int umbel_smo(struct __sk_buff *skb)
 		bpf_skb_store_bytes(skb, 0, mac, 6, 0);
 	}
 	return NEXT;
-}
-
-/* What the helper is told. */
-enum kind {
-	/* A connection acknowledged something, by itself. */
-	HEARD,
-	/* A connection acknowledged something, and this is to be sent for it. */
-	TAKEN,
-};
-
-struct record {
-	u32 kind;
-	u8 tcp[TCP_HEADER];
-};
-
-struct {
-	FIELD_NUMBER(type, MAP_RINGBUF);
-	FIELD_NUMBER(max_entries, 1 << 18);
-} RECORDS SEC(".maps");
-
-/* Time until which a port of the source takes acknowledgements that come together, by the clock
- * CLOCK_MONOTONIC in nanoseconds. */
-struct {
-	FIELD_NUMBER(type, MAP_HASH);
-	FIELD_NUMBER(max_entries, 64);
-	FIELD_TYPE(key, u32);
-	FIELD_TYPE(value, u64);
-} LEASES SEC(".maps");
-
-/* When the ring began to have records, and when the helper heard of a connection without a lease. */
-enum moment { WAITING_SINCE, HEARD_AT, MOMENTS };
-
-struct {
-	FIELD_NUMBER(type, MAP_ARRAY);
-	FIELD_NUMBER(max_entries, MOMENTS);
-	FIELD_TYPE(key, u32);
-	FIELD_TYPE(value, u64);
-} TIMES SEC(".maps");
-
-enum {
-	/* A helper that has not come for so long may not come any more, in nanoseconds. */
-	PATIENCE = 10000000,
-	/* Interval at which it hears of connections without a lease. */
-	HEARD_EVERY = 50000000,
-};
-
-/* Tells the helper that a connection without a lease acknowledges. */
-INLINE void tell(struct record *record, u64 now)
-{
-	u32 moment = HEARD_AT;
-	u64 *heard_at = bpf_map_lookup_elem(&TIMES, &moment);
-	if (!heard_at || now - *heard_at < HEARD_EVERY)
-		return;
-	*heard_at = now;
-	record->kind = HEARD;
-	bpf_ringbuf_output(&RECORDS, record, sizeof(*record), 0);
-}
-
-/* Hands an acknowledgement to the helper. Returns whether that will send it. */
-INLINE int hand_over(struct record *record, u64 now)
-{
-	u32 moment = WAITING_SINCE;
-	u64 *since = bpf_map_lookup_elem(&TIMES, &moment);
-	if (!since)
-		return 0;
-	if (bpf_ringbuf_query(&RECORDS, RING_AVAILABLE) == 0)
-		*since = now;
-	else if (now - *since > PATIENCE)
-		return 0;
-	record->kind = TAKEN;
-	return !bpf_ringbuf_output(&RECORDS, record, sizeof(*record), 0);
-}
-
-SEC("classifier")
-int umbel_smo_out(struct __sk_buff *skb)
-{
-	struct packet packet = {};
-	struct connection connection = {};
-	struct record record = {};
-	if (!read(skb, &packet) || packet.odd || !same_address(packet.destination, SETTINGS.source) ||
-	    !same_address(packet.source, SETTINGS.own))
-		return NEXT;
-	u8 *tcp = packet.tcp;
-	__builtin_memcpy(connection.local, packet.source, 16);
-	connection.port = tcp[0] << 8 | tcp[1];
-	connection.source_port = tcp[2] << 8 | tcp[3];
-	struct place *place = bpf_map_lookup_elem(&CONNECTIONS, &connection);
-	if (!place || !(tcp[13] & ONLY_ACK))
-		return NEXT;
-	u32 ack = number(tcp + ACK);
-	int is_first = !place->has_acked, is_news = (s32)(ack - place->acked) > 0;
-	if (is_first || is_news) {
-		place->acked = ack;
-		place->has_acked = 1;
-	}
-	/* What says more than up to where everything has come, or says it again, goes at once. */
-	int is_plain = packet.len == TCP_HEADER && tcp[12] == BARE && tcp[13] == ONLY_ACK;
-	if (is_first || !is_news || !is_plain)
-		return NEXT;
-	__builtin_memcpy(record.tcp, tcp, TCP_HEADER);
-	u64 now = bpf_ktime_get_ns();
-	u32 port = connection.source_port;
-	u64 *lease = bpf_map_lookup_elem(&LEASES, &port);
-	if (!lease || *lease < now) {
-		tell(&record, now);
-		return NEXT;
-	}
-	if (!hand_over(&record, now))
-		return NEXT;
-	count(BUNDLED);
-	/* To an interface that there is not: so it goes, and the sender is not told of a loss, which
-	 * would slow down what it sends itself. */
-	bpf_redirect(0, 0);
-	return REDIRECT;
 }
 
 /* Some helpers are for programs under this licence only, or under both. */

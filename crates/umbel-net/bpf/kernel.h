@@ -15,7 +15,7 @@ typedef long long s64;
 #define FIELD_NUMBER(name, value) int(*name)[value]
 #define FIELD_TYPE(name, type) typeof(type) *name
 
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_RINGBUF = 27 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6 };
 /* Whether an entry of a map may be there already. */
 enum { ANY = 0, NEW = 1 };
 
@@ -94,11 +94,9 @@ struct bpf_sock_tuple {
 enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
 
 /* What becomes of the packet: it goes to the next program, and then on; or nowhere. */
-enum { NEXT = -1, DROP = 2, REDIRECT = 7 };
+enum { NEXT = -1, DROP = 2 };
 
 enum { PACKET_HOST = 0 };
-/* Question about a ring: how many bytes in it are not taken yet. */
-enum { RING_AVAILABLE = 0 };
 enum { CURRENT_NETNS = -1 };
 enum { F_INGRESS = 1 };
 enum { F_PSEUDO_HDR = 1 << 4, F_MARK_MANGLED_0 = 1 << 5, F_IPV6 = 1 << 7 };
@@ -116,7 +114,6 @@ static long (*bpf_l3_csum_replace)(struct __sk_buff *skb, u32 offset, u64 from, 
 static long (*bpf_l4_csum_replace)(struct __sk_buff *skb, u32 offset, u64 from, u64 to,
 				   u64 flags) = (void *)11;
 static long (*bpf_clone_redirect)(struct __sk_buff *skb, u32 ifindex, u64 flags) = (void *)13;
-static long (*bpf_redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*bpf_skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*bpf_csum_diff)(u32 *from, u32 from_size, u32 *to, u32 to_size, u32 seed) =
 	(void *)28;
@@ -132,8 +129,6 @@ static long (*bpf_sk_release)(void *sock) = (void *)86;
 static long (*bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
 static long (*bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 static struct bpf_tcp_sock *(*bpf_tcp_sock)(struct bpf_sock *sk) = (void *)96;
-static long (*bpf_ringbuf_output)(void *ring, void *data, u64 size, u64 flags) = (void *)130;
-static u64 (*bpf_ringbuf_query)(void *ring, u64 flags) = (void *)134;
 static long (*bpf_redirect_neigh)(u32 ifindex, struct redirect_neigh *params, s32 len,
 				  u64 flags) = (void *)152;
 static long (*bpf_loop)(u32 count, void *callback, void *ctx, u64 flags) = (void *)181;

@@ -69,12 +69,7 @@ impl Classifier {
     ///
     /// If the object has none of its name.
     pub fn program(&mut self) -> Result<&mut SchedClassifier, ClassifierError> {
-        self.find(self.program)
-    }
-
-    /// Returns a program of the object by its name.
-    pub(crate) fn find(&mut self, name: &str) -> Result<&mut SchedClassifier, ClassifierError> {
-        let found = self.ebpf.program_mut(name).ok_or_else(|| missing(name))?;
+        let found = self.ebpf.program_mut(self.program).ok_or_else(|| missing(self.program))?;
         found.try_into().map_err(|error: ProgramError| refused(&error))
     }
 
@@ -88,23 +83,6 @@ impl Classifier {
         let program = self.program()?;
         let link = program.attach_with_options(interface, TcAttachType::Ingress, last);
         link.map(Attachment).map_err(|error| refused(&error))
-    }
-
-    /// Shows another program of the same object the packets that leave by an interface.
-    ///
-    /// # Errors
-    ///
-    /// If the object has none of this name, or the kernel refuses.
-    pub fn attach_outgoing(
-        &mut self,
-        program: &str,
-        interface: &str,
-    ) -> Result<(), ClassifierError> {
-        let program = self.find(program)?;
-        program.load().map_err(|error| refused(&error))?;
-        let last = TcAttachOptions::TcxOrder(LinkOrder::last());
-        let link = program.attach_with_options(interface, TcAttachType::Egress, last);
-        link.map(drop).map_err(|error| refused(&error))
     }
 
     /// Shows it the packets of an interface no longer.

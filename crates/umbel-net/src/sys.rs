@@ -9,14 +9,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 
-/// Lets the calling thread run before others, if the process may.
-#[allow(unsafe_code)]
-pub(crate) fn hurry() {
-    const FIRST: c_int = -20;
-    // SAFETY: it touches no memory. On Linux it concerns one thread: 0 is the calling one.
-    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, FIRST) };
-}
-
 /// Maximum number of messages that [`receive`] takes at once.
 pub(crate) const MAX_MESSAGES: usize = 32;
 

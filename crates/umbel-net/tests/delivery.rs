@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use mini_server::{MSS, MiniServer, Report};
 use namespaces::{Host, hosts_on_a_bridge, in_namespace, run, run_without, skip};
-use umbel_net::delivery::{Acks, Delivery, DeliveryError, Way};
+use umbel_net::delivery::{Delivery, DeliveryError, Way};
 use umbel_net::interface::Interface;
 use umbel_net::packet::{PacketOptions, PacketPort};
 use umbel_wire::Channel;
@@ -57,7 +57,7 @@ fn deliver(host: &Host, server: &str, way: Way) -> Result<Delivery, DeliveryErro
     let channel = channel(server);
     host.run(move || {
         let interface = Interface::resolve("eth0").unwrap();
-        Delivery::start(channel.source.unwrap(), channel.group, &interface, way, Acks::Together)
+        Delivery::start(channel.source.unwrap(), channel.group, &interface, way)
     })
 }
 
@@ -162,8 +162,7 @@ fn a_helper_that_starts_in_the_middle_takes_the_connection_over() {
                 if delivery.is_none() {
                     let interface = Interface::resolve("eth0").unwrap();
                     let source = channel.source.unwrap();
-                    let started =
-                        Delivery::start(source, channel.group, &interface, way, Acks::Together);
+                    let started = Delivery::start(source, channel.group, &interface, way);
                     delivery = Some(started.unwrap());
                 }
                 let _ = give.send(delivery.as_ref().unwrap().counts());
@@ -259,13 +258,7 @@ fn without_the_capabilities_one_line_says_which() {
         for (way, capability) in
             [(Way::Ebpf, "CAP_BPF"), (Way::Agent, "CAP_NET_RAW"), (Way::Auto, "CAP_NET_RAW")]
         {
-            let started = Delivery::start(
-                channel.source.unwrap(),
-                channel.group,
-                &interface,
-                way,
-                Acks::Together,
-            );
+            let started = Delivery::start(channel.source.unwrap(), channel.group, &interface, way);
             let message = started.unwrap_err().to_string();
             let expected = message.contains(capability)
                 // Where a kernel is too old for eBPF, that is the first reason.

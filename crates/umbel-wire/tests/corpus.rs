@@ -96,11 +96,6 @@ fn the_corpus_of_tcp_segment_replays() {
 }
 
 #[test]
-fn the_corpus_of_tcp_bundle_replays() {
-    replay("tcp_bundle", checks::tcp_bundle);
-}
-
-#[test]
 fn the_corpus_of_sealed_head_replays() {
     replay("sealed_head", checks::sealed_head);
 }

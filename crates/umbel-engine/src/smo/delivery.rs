@@ -92,8 +92,6 @@ pub struct DeliveryCounts {
     pub table_full: u64,
     /// Unicast segments whose membership option is of another version than this helper.
     pub other_version: u64,
-    /// Acknowledgements that left together with others. The rules here let each go alone.
-    pub bundled: u64,
 }
 
 /// State of a connection, as far as it is known.

@@ -2,11 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::maps::{Array, HashMap};
 use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
 
-use super::bundles::{self, Bundler};
-use super::{Acks, Deliverer, DeliveryError, Way};
+use super::{Deliverer, DeliveryError, Way};
 use crate::classifier::{Classifier, ClassifierError, padded};
 use crate::interface::{Family, Interface, Traffic};
 use crate::packet::ethernet_address;
@@ -16,17 +15,12 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/delivery.bpf.o");
 
 /// Names of the program and of what is in it.
 const PROGRAM: &str = "umbel_smo";
-const OUTGOING: &str = "umbel_smo_out";
 const SETTINGS: &str = "SETTINGS";
 const CONNECTIONS: &str = "CONNECTIONS";
 const COUNTS: &str = "COUNTS";
-const RECORDS: &str = "RECORDS";
-const LEASES: &str = "LEASES";
 
 /// A program that is attached to an interface until it is dropped.
 pub(super) struct Program {
-    /// It ends first. `None` if acknowledgements go one by one.
-    _bundler: Option<Bundler>,
     classifier: Classifier,
     v6: bool,
 }
@@ -36,22 +30,10 @@ impl Program {
         source: IpAddr,
         group: IpAddr,
         interface: &Interface,
-        acks: Acks,
     ) -> Result<Program, DeliveryError> {
-        let v6 = source.is_ipv6();
-        let own = match acks {
-            Acks::Together => bundles::own_address(source, interface).ok(),
-            Acks::Alone => None,
-        };
-        let mut classifier = load(source, group, interface, own)?;
+        let mut classifier = load(source, group, interface)?;
         classifier.attach(&interface.name).map_err(refused)?;
-        let bundler = own.map(|own| bundle(&mut classifier, own, source, interface)).transpose();
-        // Nothing depends on it.
-        let bundler = bundler.unwrap_or_else(|error| {
-            tracing::info!("acknowledgements go one by one: {error}");
-            None
-        });
-        Ok(Program { _bundler: bundler, classifier, v6 })
+        Ok(Program { classifier, v6: source.is_ipv6() })
     }
 
     fn counter(&self, index: u32) -> u64 {
@@ -61,29 +43,9 @@ impl Program {
     }
 }
 
-/// Has acknowledgements that leave from an address sent together.
-fn bundle(
-    classifier: &mut Classifier,
-    own: IpAddr,
-    source: IpAddr,
-    interface: &Interface,
-) -> Result<Bundler, DeliveryError> {
-    let records: RingBuf<MapData> = classifier.take(RECORDS).map_err(refused)?;
-    let leases: HashMap<MapData, u32, u64> = classifier.take(LEASES).map_err(refused)?;
-    classifier.attach_outgoing(OUTGOING, &interface.name).map_err(refused)?;
-    Bundler::start(own, source, interface, records, leases)
-        .map_err(|error| DeliveryError::system(error, interface))
-}
-
-/// Loads the program into the kernel, for a channel on an interface. Acknowledgements from the
-/// address `own` may leave together.
-fn load(
-    source: IpAddr,
-    group: IpAddr,
-    interface: &Interface,
-    own: Option<IpAddr>,
-) -> Result<Classifier, DeliveryError> {
-    let settings = settings(source, group, interface, own)?;
+/// Loads the program into the kernel, for a channel on an interface.
+fn load(source: IpAddr, group: IpAddr, interface: &Interface) -> Result<Classifier, DeliveryError> {
+    let settings = settings(source, group, interface)?;
     Classifier::load(OBJECT, PROGRAM, &[(SETTINGS, &settings)]).map_err(refused)
 }
 
@@ -92,9 +54,8 @@ fn settings(
     source: IpAddr,
     group: IpAddr,
     interface: &Interface,
-    own: Option<IpAddr>,
-) -> Result<[u8; 64], DeliveryError> {
-    let mut out = [0; 64];
+) -> Result<[u8; 48], DeliveryError> {
+    let mut out = [0; 48];
     out[..16].copy_from_slice(&padded(source));
     out[16..32].copy_from_slice(&padded(group));
     out[32..36].copy_from_slice(&u32::from(source.is_ipv6()).to_ne_bytes());
@@ -103,7 +64,6 @@ fn settings(
     let mac = ethernet_address(interface)
         .map_err(|_| DeliveryError::NotEthernet(interface.name.clone()))?;
     out[40..46].copy_from_slice(&mac);
-    out[48..].copy_from_slice(&own.map(padded).unwrap_or_default());
     Ok(out)
 }
 
@@ -146,18 +106,17 @@ impl Deliverer for Program {
             malformed: self.counter(6),
             table_full: self.counter(7),
             other_version: self.counter(8),
-            bundled: self.counter(9),
         }
     }
 
     fn connections(&self) -> Vec<(Connection, u16)> {
         let map = self.classifier.map(CONNECTIONS);
-        let map = map.and_then(|map| HashMap::<_, [u8; 20], [u32; 4]>::try_from(map).ok());
+        let map = map.and_then(|map| HashMap::<_, [u8; 20], [u32; 2]>::try_from(map).ok());
         let Some(map) = map else { return Vec::new() };
         let mut all: Vec<_> = map
             .iter()
             .filter_map(Result::ok)
-            .map(|(key, [channel, ..])| (connection(key, self.v6), channel as u16))
+            .map(|(key, [channel, _])| (connection(key, self.v6), channel as u16))
             .collect();
         all.sort_unstable();
         all

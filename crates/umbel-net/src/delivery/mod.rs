@@ -12,8 +12,7 @@
 //! | needs | Linux 6.6, `CAP_BPF`, `CAP_NET_ADMIN` | `CAP_NET_RAW` |
 //! | costs a segment and connection | about 0.6 µs | about 3 µs |
 //!
-//! The rules are those of [`umbel_engine::smo::delivery`]. With the program in the kernel, plain
-//! acknowledgements of all connections leave together ([`Acks::Together`]): see `bundles.rs`.
+//! The rules are those of [`umbel_engine::smo::delivery`].
 //!
 //! Neither leaves anything behind: the program's link to the interface (TCX) belongs to this
 //! process. Kernels without such links, before 6.6, get the agent, as a program would stay there
@@ -26,7 +25,6 @@
 //! A source on the same host is not heard, unless it is on the loopback interface.
 
 mod agent;
-mod bundles;
 mod ebpf;
 
 use std::fmt;
@@ -58,36 +56,6 @@ pub enum Way {
     Ebpf,
     /// By a thread of this process.
     Agent,
-}
-
-/// Way of plain acknowledgements to the source, where the program in the kernel delivers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acks {
-    /// Those of all connections go together, if the source takes them so.
-    #[default]
-    Together,
-    /// Each goes by itself, as the kernel's TCP sends it.
-    Alone,
-}
-
-impl fmt::Display for Acks {
-    /// Writes it as users do: `together`, `alone`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Acks::Together => "together",
-            Acks::Alone => "alone",
-        })
-    }
-}
-
-impl FromStr for Acks {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Acks, String> {
-        let all = [Acks::Together, Acks::Alone];
-        let found = all.into_iter().find(|acks| acks.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` is none of together, alone"))
-    }
 }
 
 impl fmt::Display for Way {
@@ -208,7 +176,6 @@ impl Delivery {
         group: IpAddr,
         interface: &Interface,
         way: Way,
-        acks: Acks,
     ) -> Result<Delivery, DeliveryError> {
         let unfit = source.is_ipv4() != group.is_ipv4() || source.is_multicast();
         if unfit || source.is_unspecified() || !group.is_multicast() {
@@ -218,7 +185,7 @@ impl Delivery {
             return Err(DeliveryError::NotEthernet(interface.name.clone()));
         }
         let membership = join(source, group, interface)?;
-        let by_ebpf = || Program::start(source, group, interface, acks).map(Box::new);
+        let by_ebpf = || Program::start(source, group, interface).map(Box::new);
         let by_agent = || Agent::start(source, group, interface).map(Box::new);
         let mut instead_of_ebpf = None;
         let deliverer: Box<dyn Deliverer> = match way {
@@ -317,10 +284,6 @@ mod tests {
             assert_eq!(way.to_string().parse(), Ok(way));
         }
         assert!("xdp".parse::<Way>().unwrap_err().contains("ebpf"));
-        for acks in [Acks::Together, Acks::Alone] {
-            assert_eq!(acks.to_string().parse(), Ok(acks));
-        }
-        assert!("none".parse::<Acks>().unwrap_err().contains("alone"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use libc::sock_filter;
-use umbel_wire::ip::{TCP, UDP};
+use umbel_wire::ip::TCP;
 
 use super::frame;
 
@@ -33,26 +33,17 @@ enum End {
 }
 
 impl Program {
-    /// Accepts TCP segments for an address and port of this host, and UDP datagrams if these are
-    /// wanted. Fragments do not pass.
-    pub(crate) fn to(server: SocketAddr, datagrams: bool) -> Program {
-        let for_us = |protocol| [kind(libc::PACKET_HOST), packets_to(server, protocol)].concat();
-        let mut all = vec![for_us(TCP)];
-        all.extend(datagrams.then(|| for_us(UDP)));
-        Program::any_of(&all)
-    }
-
-    /// Accepts nothing.
-    pub(crate) fn nothing() -> Program {
-        Program::any_of(&[])
+    /// Accepts TCP segments for an address and port of this host. Fragments do not pass.
+    pub(crate) fn to(server: SocketAddr) -> Program {
+        Program::any_of(&[[kind(libc::PACKET_HOST), segments_to(server)].concat()])
     }
 
     /// Accepts what a receiver must see of a server's connections: the server's segments, and this
     /// host's own to the server.
     pub(crate) fn between(server: IpAddr) -> Program {
         Program::any_of(&[
-            packets(server, TCP, End::Source),
-            [kind(libc::PACKET_OUTGOING), packets(server, TCP, End::Destination)].concat(),
+            segments(server, End::Source),
+            [kind(libc::PACKET_OUTGOING), segments(server, End::Destination)].concat(),
         ])
     }
 
@@ -121,8 +112,8 @@ fn kind(kind: libc::c_uchar) -> Vec<Test> {
     vec![equal(libc::BPF_B, at, kind.into())]
 }
 
-/// Returns the tests for an unfragmented packet of a protocol with this address at one end.
-fn packets(address: IpAddr, protocol: u8, end: End) -> Vec<Test> {
+/// Returns the tests for a whole TCP segment with this address at one end.
+fn segments(address: IpAddr, end: End) -> Vec<Test> {
     match (address, end) {
         (IpAddr::V4(v4), end) => {
             let at = if matches!(end, End::Source) { 12 } else { 16 };
@@ -133,14 +124,14 @@ fn packets(address: IpAddr, protocol: u8, end: End) -> Vec<Test> {
                 to: 0,
             };
             vec![
-                equal(libc::BPF_B, ETHERNET + 9, protocol.into()),
+                equal(libc::BPF_B, ETHERNET + 9, TCP.into()),
                 equal(libc::BPF_W, ETHERNET + at, v4.into()),
                 fragment,
             ]
         }
         (IpAddr::V6(v6), end) => {
             let at = if matches!(end, End::Source) { 8 } else { 24 };
-            let mut tests = vec![equal(libc::BPF_B, ETHERNET + 6, protocol.into())];
+            let mut tests = vec![equal(libc::BPF_B, ETHERNET + 6, TCP.into())];
             for (n, word) in v6.octets().chunks_exact(4).enumerate() {
                 let word = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
                 tests.push(equal(libc::BPF_W, ETHERNET + at + 4 * n as u32, word));
@@ -150,9 +141,9 @@ fn packets(address: IpAddr, protocol: u8, end: End) -> Vec<Test> {
     }
 }
 
-/// Returns the tests for an unfragmented TCP or UDP packet for this address and port.
-fn packets_to(server: SocketAddr, protocol: u8) -> Vec<Test> {
-    let mut tests = packets(server.ip(), protocol, End::Destination);
+/// Returns the tests for a whole TCP segment for this address and port.
+fn segments_to(server: SocketAddr) -> Vec<Test> {
+    let mut tests = segments(server.ip(), End::Destination);
     if server.is_ipv4() {
         let (load, to) = (libc::BPF_H | libc::BPF_IND, server.port().into());
         tests.push(Test::HeaderLength);
@@ -222,25 +213,19 @@ mod tests {
     #[test]
     fn a_server_sees_segments_for_its_address_and_port_only() {
         for (v6, server) in [(false, "10.0.0.1:8080"), (true, "[fd00::1]:8080")] {
-            let program = Program::to(server.parse().unwrap(), true);
-            let mut frame = frame(v6);
+            let program = Program::to(server.parse().unwrap());
+            let frame = frame(v6);
             assert!(passes(&program, &frame, libc::PACKET_HOST));
-            let without = Program::to(server.parse().unwrap(), false);
-            assert!(passes(&without, &frame, libc::PACKET_HOST));
-            frame[if v6 { 14 + 6 } else { 14 + 9 }] = UDP;
-            assert!(passes(&program, &frame, libc::PACKET_HOST));
-            assert!(!passes(&without, &frame, libc::PACKET_HOST));
-            assert!(!passes(&Program::nothing(), &frame, libc::PACKET_HOST));
             assert!(!passes(&program, &frame, libc::PACKET_OTHERHOST));
             assert!(!passes(&program, &frame[..30], libc::PACKET_HOST));
-            let other = Program::to(server.replace("8080", "8081").parse().unwrap(), true);
+            let other = Program::to(server.replace("8080", "8081").parse().unwrap());
             assert!(!passes(&other, &frame, libc::PACKET_HOST));
-            let other = Program::to(server.replace('1', "3").parse().unwrap(), true);
+            let other = Program::to(server.replace('1', "3").parse().unwrap());
             assert!(!passes(&other, &frame, libc::PACKET_HOST));
         }
         let mut fragment = frame(false);
         fragment[14 + 7] = 1;
-        let program = Program::to("10.0.0.1:8080".parse().unwrap(), true);
+        let program = Program::to("10.0.0.1:8080".parse().unwrap());
         assert!(!passes(&program, &fragment, libc::PACKET_HOST));
     }
 

@@ -1,11 +1,10 @@
-//! Frames around TCP segments and bundles of ACKs: what is before them, and what is checked when one
-//! comes.
+//! Frames around TCP segments: what is before them, and what is checked when one comes.
 
 use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::checksum::Sum;
-use umbel_wire::ip::{TCP, UDP, be16};
-use umbel_wire::tcp::{Bundle, BundledHeads, Packet, ip_len, pseudo_header};
+use umbel_wire::ip::{TCP, be16};
+use umbel_wire::tcp::{Packet, ip_len, pseudo_header};
 
 use super::ring::{Checksum, Frame};
 
@@ -14,9 +13,6 @@ pub(crate) const ETHERNET: usize = 14;
 
 /// Length of a TCP header without options.
 pub(super) const TCP_LEN: usize = 20;
-
-/// Length of a UDP header.
-const UDP_LEN: usize = 8;
 
 /// Offset of the checksum in a TCP header.
 const TCP_CHECKSUM: usize = 16;
@@ -35,13 +31,13 @@ pub(crate) type Mac = [u8; 6];
 /// The reason why a received frame is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// It holds neither a whole segment nor a bundle, or one that cannot be for this server.
+    /// It holds no whole segment, or one that cannot be for this server.
     Malformed,
     /// The checksum is wrong.
     Checksum,
 }
 
-/// What came in a frame.
+/// A segment that came in a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound<'a> {
     /// Address and port of its sender.
@@ -50,28 +46,19 @@ pub(super) struct Inbound<'a> {
     pub(super) mac: Mac,
     /// Remainder of its hop limit.
     pub(super) hop_limit: u8,
-    pub(super) contents: Contents<'a>,
-}
-
-/// What a peer sends.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Contents<'a> {
     /// TCP header and payload.
-    Segment(&'a [u8]),
-    /// Acknowledgements of connections of a host, and the number of a question.
-    Acks(BundledHeads<'a>, Option<u32>),
+    pub(super) segment: &'a [u8],
 }
 
 impl<'a> Inbound<'a> {
-    /// Finds what is in a frame for `server`, which has passed the kernel's filter.
+    /// Finds the segment in a frame for `server`, which has passed the kernel's filter.
     pub(super) fn find(frame: Frame<'a>, server: SocketAddr) -> Result<Inbound<'a>, Unfit> {
-        let packet = frame.bytes.get(ETHERNET..).and_then(Packet::find_either);
-        let packet = packet.ok_or(Unfit::Malformed)?;
+        let packet = frame.bytes.get(ETHERNET..).and_then(Packet::find).ok_or(Unfit::Malformed)?;
         let segment = packet.segment();
         let address = packet.source;
         let port = be16(segment, 0).unwrap_or(0);
         let from = SocketAddr::new(address, port);
-        let short = segment.len() < if packet.protocol == TCP { TCP_LEN } else { UDP_LEN };
+        let short = segment.len() < TCP_LEN;
         if short
             || address.is_multicast()
             || address.is_unspecified()
@@ -85,17 +72,7 @@ impl<'a> Inbound<'a> {
         }
         let mac = frame.bytes.get(6..).and_then(|rest| rest.first_chunk().copied());
         let mac = mac.ok_or(Unfit::Malformed)?;
-        let contents = if packet.protocol == TCP {
-            Contents::Segment(segment)
-        } else {
-            let len = be16(segment, 4).unwrap_or(0);
-            let payload = segment.get(UDP_LEN..len.into()).ok_or(Unfit::Malformed)?;
-            let Ok(Bundle::Acks { question, heads }) = Bundle::parse(payload) else {
-                return Err(Unfit::Malformed);
-            };
-            Contents::Acks(heads, question)
-        };
-        Ok(Inbound { from, mac, hop_limit: packet.hop_limit, contents })
+        Ok(Inbound { from, mac, hop_limit: packet.hop_limit, segment })
     }
 }
 
@@ -118,19 +95,19 @@ impl Envelope {
         ip_len(self.source)
     }
 
-    /// Appends the IP header of a packet of a protocol with this length of header and payload.
+    /// Appends the IP header of a packet with this length of TCP header and payload.
     ///
     /// IPv4 packets may be fragmented. Nothing here learns the MTU of a path, and routers drop
     /// packets that they may not fragment. Linux routers drop even those that they would only have
     /// to cut after segmentation offload.
-    fn push_ip(&self, out: &mut Vec<u8>, protocol: u8, len: usize) {
+    fn push_ip(&self, out: &mut Vec<u8>, tcp_len: usize) {
         let start = out.len();
         match (self.source, self.destination) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 out.extend([0x45, 0]);
-                out.extend(((len + 20) as u16).to_be_bytes());
+                out.extend(((tcp_len + 20) as u16).to_be_bytes());
                 out.extend(self.identification.to_be_bytes());
-                out.extend([0, 0, self.hop_limit, protocol, 0, 0]);
+                out.extend([0, 0, self.hop_limit, TCP, 0, 0]);
                 out.extend(from.octets());
                 out.extend(to.octets());
                 let checksum = Sum::default().bytes(&out[start..]).checksum();
@@ -138,8 +115,8 @@ impl Envelope {
             }
             (from, to) => {
                 out.extend([0x60, 0, 0, 0]);
-                out.extend((len as u16).to_be_bytes());
-                out.extend([protocol, self.hop_limit]);
+                out.extend((tcp_len as u16).to_be_bytes());
+                out.extend([TCP, self.hop_limit]);
                 out.extend(v6_octets(from));
                 out.extend(v6_octets(to));
             }
@@ -175,33 +152,18 @@ impl Envelope {
         out.extend(from);
         out.extend(if v6 { [0x86, 0xDD] } else { [0x08, 0x00] });
         let tcp_len = tcp.len() + payload;
-        self.push_ip(out, TCP, tcp_len);
+        self.push_ip(out, tcp_len);
         let checksum = out.len() + TCP_CHECKSUM;
         out.extend(tcp);
         let sum = pseudo_header(self.source, self.destination, tcp_len).folded();
         out[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Writes a whole IP packet with a UDP datagram, with its checksum.
-    pub(crate) fn datagram(&self, out: &mut Vec<u8>, [from, to]: [u16; 2], payload: &[u8]) {
-        out.clear();
-        let len = UDP_LEN + payload.len();
-        self.push_ip(out, UDP, len);
-        let start = out.len();
-        for number in [from, to, len as u16, 0] {
-            out.extend(number.to_be_bytes());
-        }
-        out.extend(payload);
-        let sum = Sum::pseudo_header(UDP, self.source, self.destination, len);
-        let checksum = sum.bytes(&out[start..]).udp_checksum();
-        out[start + 6..start + 8].copy_from_slice(&checksum.to_be_bytes());
-    }
-
     /// Writes a whole IP packet with its checksum.
     pub(crate) fn packet(&self, out: &mut Vec<u8>, tcp: &[u8], payload: &[&[u8]]) {
         out.clear();
         let tcp_len = tcp.len() + payload.iter().map(|part| part.len()).sum::<usize>();
-        self.push_ip(out, TCP, tcp_len);
+        self.push_ip(out, tcp_len);
         let start = out.len();
         out.extend(tcp);
         out[start + TCP_CHECKSUM..start + TCP_CHECKSUM + 2].fill(0);
@@ -272,8 +234,7 @@ mod tests {
     ) -> Result<(SocketAddr, Vec<u8>), Unfit> {
         let found = Inbound::find(Frame { bytes: frame, checksum, outgoing: false }, server)?;
         assert_eq!((found.mac, found.hop_limit), ([4; 6], 9));
-        let Contents::Segment(segment) = found.contents else { panic!("{found:?}") };
-        Ok((found.from, segment.to_vec()))
+        Ok((found.from, found.segment.to_vec()))
     }
 
     #[test]
@@ -291,35 +252,6 @@ mod tests {
             // The kernel's word is taken.
             find(&frame, Checksum::Right, server).unwrap();
             find(&frame, Checksum::Partial, server).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_bundle_is_found_and_other_datagrams_are_not() {
-        let ack: [u8; 20] = *tcp().first_chunk().unwrap();
-        let ack = {
-            let mut ack = ack;
-            ack[13] = 0x10;
-            ack
-        };
-        for family in 0..2 {
-            let (envelope, server) = envelope(family);
-            let (mut bundle, mut packet) = (Vec::new(), Vec::new());
-            Bundle::emit_acks(&mut bundle, Some(7), &[ack; 3]);
-            envelope.datagram(&mut packet, [5000, 8080], &bundle);
-            let mut bytes = framed(&packet);
-            let frame = Frame { bytes: &bytes, checksum: Checksum::Unknown, outgoing: false };
-            let found = Inbound::find(frame, server).unwrap();
-            assert_eq!(found.from.port(), 5000);
-            let Contents::Acks(heads, Some(7)) = found.contents else { panic!("{found:?}") };
-            assert!(heads.iter().eq([&ack[..]; 3]));
-            *bytes.last_mut().unwrap() ^= 1;
-            let frame = Frame { bytes: &bytes, checksum: Checksum::Unknown, outgoing: false };
-            assert_eq!(Inbound::find(frame, server).unwrap_err(), Unfit::Checksum);
-            envelope.datagram(&mut packet, [5000, 8080], b"something else");
-            let bytes = framed(&packet);
-            let frame = Frame { bytes: &bytes, checksum: Checksum::Unknown, outgoing: false };
-            assert_eq!(Inbound::find(frame, server).unwrap_err(), Unfit::Malformed);
         }
     }
 
@@ -375,9 +307,7 @@ mod tests {
             let server: SocketAddr = SERVERS[family].parse().unwrap();
             let frame = Frame { bytes: &bytes, checksum: Checksum::Right, outgoing: false };
             if let Ok(found) = Inbound::find(frame, server) {
-                if let Contents::Segment(segment) = found.contents {
-                    prop_assert!(segment.len() >= TCP_LEN);
-                }
+                prop_assert!(found.segment.len() >= TCP_LEN);
             }
         }
     }

@@ -54,12 +54,11 @@ use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::poll::PollFlags;
 use socket2::{Domain, Socket, Type};
-use umbel_engine::bucket::{Limit, Limiter};
 use umbel_engine::host::Trouble;
 use umbel_engine::{Address, Datagram, Instant, Transmit, TransmitBuf};
 
 use self::filter::Program;
-use self::frame::{Contents, Inbound, Mac, Unfit};
+use self::frame::{Inbound, Mac, Unfit};
 use self::guard::Guard;
 use self::outlet::Sender;
 use self::own_address::OwnAddress;
@@ -68,7 +67,6 @@ use crate::interface::{Family, Interface, InterfaceError, Traffic};
 use crate::port::waiting::{Outlet as _, Waiting};
 use crate::port::{Port, Turn, Watch};
 use crate::udp::SendError;
-use umbel_wire::ip::be16;
 
 pub use self::guard::TABLE_PREFIX;
 
@@ -77,9 +75,6 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Frames of a ring that one turn takes before the engine answers.
 const FRAMES_AT_ONCE: usize = 4096;
-
-/// Answers to helpers that ask whether bundles of ACKs are taken.
-const ANSWERS: Limit = Limit { per_s: 1000, burst: 1000 };
 
 /// The options of a packet port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +161,6 @@ impl OpenPacketError {
 #[derive(Debug, Default)]
 pub struct Counters {
     received: AtomicU64,
-    bundles: AtomicU64,
     wrong_checksums: AtomicU64,
     malformed: AtomicU64,
     overruns: AtomicU64,
@@ -180,8 +174,6 @@ pub struct Counters {
 pub struct PacketCounts {
     /// Segments received.
     pub received: u64,
-    /// Datagrams with several acknowledgements among them.
-    pub bundles: u64,
     /// Segments dropped for a wrong checksum.
     pub wrong_checksums: u64,
     /// Frames dropped that held no segment for this server.
@@ -202,7 +194,6 @@ impl Counters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PacketCounts {
             received: of(&self.received),
-            bundles: of(&self.bundles),
             wrong_checksums: of(&self.wrong_checksums),
             malformed: of(&self.malformed),
             overruns: of(&self.overruns),
@@ -240,10 +231,6 @@ pub struct PacketPort {
     sockets: Option<Sockets>,
     /// Keeps others from the port.
     _reservation: Socket,
-    /// Keeps others from the UDP port of the same number. `None` if somebody has it: then helpers
-    /// send each acknowledgement by itself.
-    datagrams: Option<Socket>,
-    answers: Limiter,
     waiting: Waiting,
     counters: Arc<Counters>,
     next_check: Instant,
@@ -273,20 +260,14 @@ impl PacketPort {
             return Err(OpenPacketError::Group { group, address });
         }
         let reservation = reserve(server, interface)?;
-        let datagrams = reserve_datagrams(server, interface).inspect_err(|error| {
-            tracing::info!("no acknowledgements together, UDP port {}: {error}", server.port());
-        });
-        let datagrams = datagrams.ok();
         let counters = Arc::new(Counters::default());
         let recipe = Recipe { server, group, options: options.clone() };
-        let sockets = recipe.sockets(interface, &counters, datagrams.is_some())?;
+        let sockets = recipe.sockets(interface, &counters)?;
         Ok(PacketPort {
             recipe,
             interface: interface.clone(),
             sockets: Some(sockets),
             _reservation: reservation,
-            datagrams,
-            answers: Limiter::new(ANSWERS),
             waiting: Waiting::default(),
             counters,
             next_check: Instant::EPOCH,
@@ -306,9 +287,9 @@ impl PacketPort {
     }
 
     /// Takes the frames of the rings, and hands over the segments.
-    fn receive(&mut self, now: Instant, give: &mut dyn FnMut(Datagram<'_>), turn: &mut Turn) {
+    fn receive(&mut self, give: &mut dyn FnMut(Datagram<'_>), turn: &mut Turn) {
         let Some(Sockets { rings, sender, .. }) = &mut self.sockets else { return };
-        let (server, counters, answers) = (self.recipe.server, &self.counters, &mut self.answers);
+        let (server, counters) = (self.recipe.server, &self.counters);
         let loopback = self.interface.loopback;
         for (n, ring) in rings.iter_mut().enumerate() {
             let mut hear = |frame: Frame<'_>| {
@@ -327,27 +308,12 @@ impl PacketPort {
                 if n == 0 && !loopback {
                     sender.heard(inbound.from.ip(), inbound.mac);
                 }
-                let mut give = |from: SocketAddr, segment| {
-                    turn.datagrams += 1;
-                    let (by, hop_limit) = (Address::Host(from), Some(inbound.hop_limit));
-                    give(Datagram { by, hop_limit, payload: segment });
-                };
-                match inbound.contents {
-                    Contents::Segment(segment) => give(inbound.from, segment),
-                    Contents::Acks(heads, question) => {
-                        counters.bundles.fetch_add(1, Ordering::Relaxed);
-                        if let Some(nonce) = question.filter(|_| answers.take(now)) {
-                            sender.answer(server.port(), inbound.from, nonce);
-                        }
-                        for head in heads.iter() {
-                            if let (Some(port), true) =
-                                (be16(head, 0), be16(head, 2) == Some(server.port()))
-                            {
-                                give(SocketAddr::new(inbound.from.ip(), port), head);
-                            }
-                        }
-                    }
-                }
+                turn.datagrams += 1;
+                give(Datagram {
+                    by: Address::Host(inbound.from),
+                    hop_limit: Some(inbound.hop_limit),
+                    payload: inbound.segment,
+                });
             };
             ring.take(FRAMES_AT_ONCE, &mut hear);
         }
@@ -386,7 +352,7 @@ impl PacketPort {
         self.sockets = None;
         self.overruns = 0;
         self.waiting = Waiting::default();
-        match self.recipe.sockets(&found, &self.counters, self.datagrams.is_some()) {
+        match self.recipe.sockets(&found, &self.counters) {
             Ok(sockets) => {
                 tracing::info!("packet sockets on {} are opened anew", found.name);
                 self.sockets = Some(sockets);
@@ -399,34 +365,23 @@ impl PacketPort {
 
 /// Keeps other programs from the port. A socket that does not listen accepts nothing.
 fn reserve(server: SocketAddr, interface: &Interface) -> Result<Socket, OpenPacketError> {
-    bind(server, interface, Type::STREAM).map_err(|error| {
+    let failed = |error| OpenPacketError::system(error, interface);
+    let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::STREAM, None).map_err(failed)?;
+    // The address need not be one of this host, or not yet.
+    let freed = if server.is_ipv4() {
+        socket.set_freebind_v4(true)
+    } else {
+        socket.set_only_v6(true).and_then(|()| socket.set_freebind_v6(true))
+    };
+    freed.map_err(failed)?;
+    socket.bind(&interface.on_link(server).into()).map_err(|error| {
         if error.kind() == io::ErrorKind::AddrInUse {
             OpenPacketError::PortTaken(server)
         } else {
-            OpenPacketError::system(error, interface)
+            failed(error)
         }
-    })
-}
-
-/// Keeps other programs from the UDP port of the same number, and the kernel from answering that
-/// nobody has it. The socket itself receives nothing.
-fn reserve_datagrams(server: SocketAddr, interface: &Interface) -> io::Result<Socket> {
-    let socket = bind(server, interface, Type::DGRAM)?;
-    sys::attach_filter(socket.as_fd(), &Program::nothing())?;
-    Ok(socket)
-}
-
-/// Binds a socket to a port of an address that need not be one of this host, or not yet.
-fn bind(server: SocketAddr, interface: &Interface, kind: Type) -> io::Result<Socket> {
-    let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, kind, None)?;
-    if server.is_ipv4() {
-        socket.set_freebind_v4(true)?;
-    } else {
-        socket.set_only_v6(true)?;
-        socket.set_freebind_v6(true)?;
-    }
-    socket.bind(&interface.on_link(server).into())?;
+    })?;
     Ok(socket)
 }
 
@@ -435,7 +390,6 @@ impl Recipe {
         &self,
         interface: &Interface,
         counters: &Arc<Counters>,
-        datagrams: bool,
     ) -> Result<Sockets, OpenPacketError> {
         let failed = |error| OpenPacketError::system(error, interface);
         let address = self.server.ip();
@@ -451,7 +405,7 @@ impl Recipe {
         }
         let mac = ethernet_address(interface)?;
         let protocol = if address.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        let filter = Program::to(self.server, datagrams);
+        let filter = Program::to(self.server);
         let bytes = self.options.buffer_bytes;
         let ring = |index| Ring::open(index, protocol, &filter, false, bytes).map_err(failed);
         // Before the rule, since they fail in the first place without the capabilities.
@@ -556,7 +510,7 @@ impl Port for PacketPort {
                 own.answer();
             }
         }
-        self.receive(now, give, &mut turn);
+        self.receive(give, &mut turn);
         if let (true, 0, Some(sockets)) = (ready, turn.datagrams, &self.sockets) {
             for error in sockets.rings.iter().filter_map(Ring::take_error) {
                 tracing::info!("{}: {error}", sockets.sender.interface().name);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, sendmsg};
 use socket2::Socket;
-use umbel_wire::tcp::{Bundle, ip_len};
+use umbel_wire::tcp::ip_len;
 
 use super::frame::{Envelope, Mac, multicast_mac};
 use super::next_hops::NextHops;
@@ -78,25 +78,6 @@ impl Sender {
     /// Notes the card from which a host was heard.
     pub(super) fn heard(&mut self, host: IpAddr, mac: Mac) {
         self.next_hops.heard(host, mac);
-    }
-
-    /// Answers a host that asked whether bundles of ACKs are taken. An answer that cannot leave
-    /// counts as lost.
-    pub(super) fn answer(&mut self, from: u16, to: SocketAddr, nonce: u32) {
-        let envelope = Envelope {
-            source: self.address,
-            destination: to.ip(),
-            hop_limit: UNICAST_HOP_LIMIT,
-            identification: self.identification,
-        };
-        let mut answer = Vec::new();
-        Bundle::emit_answer(&mut answer, nonce, to);
-        envelope.datagram(&mut self.scratch, [from, to.port()], &answer);
-        let to = self.interface.on_link(to);
-        if let Err(error) = sys::send_packet(&self.packets, &self.scratch, to) {
-            tracing::debug!("no answer to {to}: {error}");
-        }
-        self.identification = self.identification.wrapping_add(1);
     }
 
     /// Returns the number of segments with headers and payloads of this length that leave at once.

@@ -25,13 +25,11 @@
 //! pseudo header, and a kernel or network card that helps. Urgent data is treated
 //! as ordinary data [RFC 6093 §5].
 
-mod bundle;
 mod options;
 mod packet;
 mod segment;
 mod seq;
 
-pub use bundle::{Bundle, BundledHeads, is_plain_ack};
 pub use options::{Membership, Options, SackBlocks};
 pub use packet::{Packet, ip_len, pseudo_header};
 pub use segment::{Flags, Head, Segment};

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use crate::checksum::Sum;
-use crate::ip::{self, TCP, UDP};
+use crate::ip::{self, TCP};
 
 /// Length of an IPv4 header without options, and of an IPv6 header.
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 
-/// A whole, unfragmented IP packet with a TCP segment or a UDP datagram, as it was received.
+/// A whole, unfragmented IP packet with a TCP segment, as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// Its sender.
@@ -18,8 +18,6 @@ pub struct Packet<'a> {
     pub destination: IpAddr,
     /// Remainder of its hop limit.
     pub hop_limit: u8,
-    /// Protocol number of what it carries.
-    pub protocol: u8,
     /// The packet, without what may follow it in a frame.
     pub bytes: &'a [u8],
     /// Length of the IP header.
@@ -27,19 +25,13 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Finds the TCP packet at the beginning of `bytes`, an IPv4 packet or an IPv6 packet without
+    /// Finds the packet at the beginning of `bytes`, an IPv4 packet or an IPv6 packet without
     /// extension headers. Returns `None` for anything else.
     pub fn find(bytes: &'a [u8]) -> Option<Packet<'a>> {
-        Packet::find_either(bytes).filter(|packet| packet.protocol == TCP)
-    }
-
-    /// Finds a TCP or UDP packet in the same way.
-    pub fn find_either(bytes: &'a [u8]) -> Option<Packet<'a>> {
         fn octets<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
             bytes.get(at..)?.first_chunk().copied()
         }
-        let found = ip::Segment::find(bytes)?;
-        let protocol = Some(found.protocol).filter(|found| matches!(*found, TCP | UDP))?;
+        let found = ip::Segment::find(bytes).filter(|found| found.protocol == TCP)?;
         let (ip_len, bytes) = (found.place.start, bytes.get(..found.place.end)?);
         // Options that the packet does not have would begin within its header.
         bytes.get(ip_len..)?;
@@ -50,10 +42,10 @@ impl<'a> Packet<'a> {
             6 => (octets::<16>(bytes, 8)?.into(), octets::<16>(bytes, 24)?.into(), *bytes.get(7)?),
             _ => return None,
         };
-        Some(Packet { source, destination, hop_limit, protocol, bytes, ip_len })
+        Some(Packet { source, destination, hop_limit, bytes, ip_len })
     }
 
-    /// Returns TCP or UDP header and payload.
+    /// Returns TCP header and payload.
     pub fn segment(&self) -> &'a [u8] {
         &self.bytes[self.ip_len..]
     }
@@ -63,10 +55,10 @@ impl<'a> Packet<'a> {
         self.ip_len == ip_len(self.source)
     }
 
-    /// Returns whether the checksum of the segment is right. A datagram without one is not sound.
+    /// Returns whether the checksum of the segment is right.
     pub fn is_sound(&self) -> bool {
         let segment = self.segment();
-        let sum = Sum::pseudo_header(self.protocol, self.source, self.destination, segment.len());
+        let sum = pseudo_header(self.source, self.destination, segment.len());
         sum.bytes(segment).folded() == 0xFFFF
     }
 }

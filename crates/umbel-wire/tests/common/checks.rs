@@ -290,23 +290,6 @@ pub fn tcp_segment(bytes: &[u8]) {
     assert_eq!(back, segment);
 }
 
-/// Checks that a parsed bundle of ACKs can be emitted, and that parsing it returns the same.
-pub fn tcp_bundle(bytes: &[u8]) {
-    let Ok(bundle) = tcp::Bundle::parse(bytes) else { return };
-    let mut again = Vec::new();
-    match bundle {
-        tcp::Bundle::Acks { question, heads } => {
-            let heads: Vec<_> = heads.iter().map(|head| *head.first_chunk().unwrap()).collect();
-            assert!(heads.iter().all(|head| tcp::is_plain_ack(head)));
-            tcp::Bundle::emit_acks(&mut again, question, &heads);
-        }
-        tcp::Bundle::Answer { nonce, seen } => {
-            tcp::Bundle::emit_answer(&mut again, nonce, seen);
-        }
-    }
-    assert_eq!(tcp::Bundle::parse(&again), Ok(bundle));
-}
-
 /// Checks that a parsed head can be emitted, and has the same bytes again.
 pub fn sealed_head(bytes: &[u8]) {
     let Ok(head) = SealedHead::parse(bytes) else { return };

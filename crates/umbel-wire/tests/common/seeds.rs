@@ -17,10 +17,10 @@ use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::signed::Signed;
 use umbel_wire::srm::{self, Echo, MemberId, SourceState, UnitRun};
 use umbel_wire::stream::{LayerFec, LayerInfo, RtpFormat, Stream, StreamContent, StreamMode};
-use umbel_wire::tcp::{Bundle, Flags, Head, Membership, Options, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, SmallBlockHeader, Toi, Tsi};
 
-pub(crate) const TARGETS: [&str; 23] = [
+pub(crate) const TARGETS: [&str; 22] = [
     "data_packet",
     "sealed_packet",
     "stream_packet",
@@ -39,7 +39,6 @@ pub(crate) const TARGETS: [&str; 23] = [
     "pim_message",
     "ip_datagram",
     "tcp_segment",
-    "tcp_bundle",
     "basep_message",
     "rlm_message",
     "rtp_packet",
@@ -66,7 +65,6 @@ pub(crate) fn of(target: &str) -> Vec<(String, Vec<u8>)> {
         "pim_message" => router_seeds::pim_messages().into_iter().map(named).collect(),
         "ip_datagram" => router_seeds::ip_datagrams().into_iter().map(named).collect(),
         "tcp_segment" => tcp_segments().into_iter().map(named).collect(),
-        "tcp_bundle" => tcp_bundles().into_iter().map(named).collect(),
         "sealed_head" => sealed_heads().into_iter().map(named).collect(),
         "basep_message" => basep_messages().into_iter().map(named).collect(),
         "rlm_message" => rlm_messages().into_iter().map(named).collect(),
@@ -683,43 +681,6 @@ fn tcp_segments() -> Vec<(&'static str, Vec<u8>)> {
         ("rst", segment(Flags::RST, Options::default(), b"")),
         ("bad_option", bad_option.concat()),
         ("cut", segment(Flags::SYN, offer, &[])[..30].to_vec()),
-    ]
-}
-
-fn tcp_bundles() -> Vec<(&'static str, Vec<u8>)> {
-    let ack = |port: u16, flags: Flags| {
-        let mut bytes = Vec::new();
-        let head = Head {
-            source_port: port,
-            destination_port: 8080,
-            seq: Seq(7),
-            ack: Seq(u32::MAX - 2),
-            flags,
-            window: 500,
-            options: Options::default(),
-        };
-        head.emit(&mut bytes);
-        *bytes.first_chunk::<{ Head::MIN_LEN }>().unwrap()
-    };
-    let acks = |question: Option<u32>, heads: &[[u8; Head::MIN_LEN]]| {
-        let mut bytes = Vec::new();
-        Bundle::emit_acks(&mut bytes, question, heads);
-        bytes
-    };
-    let answer = |seen: &str| {
-        let mut bytes = Vec::new();
-        Bundle::emit_answer(&mut bytes, 0x0102_0304, seen.parse().unwrap());
-        bytes
-    };
-    let [first, second] = [50_000, 50_001].map(|port| ack(port, Flags::ACK));
-    vec![
-        ("acks", acks(None, &[first, second])),
-        ("question", acks(Some(0x0102_0304), &[first])),
-        ("question_alone", acks(Some(0x0102_0304), &[])),
-        ("answer", answer("10.0.0.2:40000")),
-        ("answer_v6", answer("[fd00::2]:40000")),
-        ("fin", acks(None, &[first, ack(50_001, Flags::ACK | Flags::FIN)])),
-        ("cut", acks(None, &[first, second])[..40].to_vec()),
     ]
 }
 

@@ -46,9 +46,6 @@ pub struct Report {
     /// Number of those that were dropped.
     #[serde(default)]
     pub filtered: u64,
-    /// Datagrams of helpers with acknowledgements of several connections.
-    #[serde(default)]
-    pub bundles: u64,
     /// Input discarded, by reason.
     pub drops: String,
     /// Reason why segments cannot leave, if they cannot.

@@ -2,14 +2,14 @@
 //!
 //! The stranger forges segments. It sees nothing that is not sent to it.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use nix::libc;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 use socket2::Socket;
-use umbel_wire::tcp::{Bundle, Flags, Head, Options, Seq};
+use umbel_wire::tcp::{Flags, Head, Options, Seq};
 
 use super::PATIENCE;
 use super::support::bench::SOON;
@@ -153,48 +153,6 @@ fn segments_in_the_name_of_a_client_that_do_not_fit_end_no_connection() {
     let Some(summary) = withstands(&[], forge) else { return };
     assert!(dropped(&summary, "OutOfWindow") > 0, "{summary}");
     assert!(dropped(&summary, "Challenged") > 0, "{summary}");
-}
-
-/// It says what segments of forged addresses say: that of which the numbers do not fit.
-#[test]
-fn acknowledgements_together_in_the_name_of_clients_hold_up_nobody() {
-    let forge = |victims: Victims| {
-        let mut random = random();
-        move |forger: &mut Forger| {
-            let server = SocketAddrV4::new(victims.server, PORT);
-            for client in victims.clients {
-                let heads: Vec<[u8; Head::MIN_LEN]> = (0..8)
-                    .map(|n| {
-                        let mut bytes = Vec::new();
-                        let head = Head {
-                            source_port: CLIENT + n,
-                            destination_port: PORT,
-                            seq: Seq(random.next_u32()),
-                            ack: Seq(random.next_u32()),
-                            flags: Flags::ACK,
-                            window: random.next_u32() as u16,
-                            ..Head::default()
-                        };
-                        head.emit(&mut bytes);
-                        *bytes.first_chunk().unwrap()
-                    })
-                    .collect();
-                let mut datagram = Vec::new();
-                Bundle::emit_acks(&mut datagram, Some(random.next_u32()), &heads);
-                let from = SocketAddrV4::new(client, random.next_u32() as u16 | 1);
-                forger.say_datagram(from, server, &datagram);
-                // What is none, and an answer for the client's helper.
-                let cut = random.next_u32() as usize % datagram.len();
-                forger.say_datagram(from, server, &datagram[..cut]);
-                Bundle::emit_answer(&mut datagram, random.next_u32(), from.into());
-                forger.say_datagram(server, from, &datagram);
-            }
-        }
-    };
-    let Some(summary) = withstands(&[], forge) else { return };
-    assert!(summary["bundles"].as_u64().unwrap() > ATTACK, "they did not come: {summary}");
-    assert!(dropped(&summary, "OutOfWindow") > 0, "{summary}");
-    assert!(dropped(&summary, "NoConnection") > 0, "{summary}");
 }
 
 #[test]

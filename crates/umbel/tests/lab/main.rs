@@ -24,7 +24,6 @@ mod send_bad;
 mod sim;
 mod smo;
 mod smo_acks;
-mod smo_bundles;
 mod smo_capture;
 mod smo_relay;
 mod smo_repro;

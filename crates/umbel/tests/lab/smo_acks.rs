@@ -68,8 +68,7 @@ fn acknowledgements_are_dropped_before_the_server_and_every_byte_arrives() {
     let Some(lab) = lab(&topology) else { return };
     let site = Site::new(&lab);
     files::make(&site.www(), &[("big", LEN)]);
-    // Those that go together are not dropped.
-    let _helpers = ["h2", "h3"].map(|host| site.join(host, &["--acks", "alone"]));
+    let _helpers = ["h2", "h3"].map(|host| site.join(host, &[]));
 
     let mut server = serve(&site, "auto");
     let report = status(&site);

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use umbel_wire::tcp::Bundle;
-
 use crate::support::bench::SOON;
 use crate::support::smo::{Site, clients, end, have};
 use crate::support::{files, lab};
@@ -47,7 +45,7 @@ impl Segment {
     }
 }
 
-/// Reads the segments of a capture with `tshark`, also the acknowledgements that went together.
+/// Reads the segments of a capture with `tshark`.
 fn segments(capture: &Path) -> Vec<Segment> {
     let fields = [
         "ip.dst",
@@ -62,30 +60,19 @@ fn segments(capture: &Path) -> Vec<Segment> {
         "tcp.window_size",
         "tcp.flags",
         "tcp.options",
-        "tcp.window_size_scalefactor",
-        "udp.payload",
     ];
     let mut command = Command::new("tshark");
-    let all = "tcp || udp.dstport == 8080";
-    command.arg("-r").arg(capture).args(["-Y", all, "-T", "fields"]);
+    command.arg("-r").arg(capture).args(["-Y", "tcp", "-T", "fields"]);
     command.args(fields.iter().flat_map(|field| ["-e", field]));
     let output = command.stderr(Stdio::null()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // Of each connection, by which its windows are multiplied.
-    let mut scales: BTreeMap<(IpAddr, u16), u32> = BTreeMap::new();
-    let segment = |line: &str| -> Vec<Segment> {
+    let segment = |line: &str| {
         let words: Vec<&str> = line.split('\t').collect();
         let number = |n: usize| words[n].parse().unwrap();
         // One of the families is empty.
         let address = |n: usize| [words[n], words[n + 1]].concat().parse().unwrap();
-        if let Some(payload) = words.get(13).filter(|payload| !payload.is_empty()) {
-            return bundled(address(3), address(0), &bytes(payload), &scales);
-        }
         let flags = u32::from_str_radix(words[10].trim_start_matches("0x"), 16).unwrap();
-        if let Some(scale) = words.get(12).and_then(|scale| scale.parse().ok()) {
-            scales.insert((address(3), words[5].parse().unwrap()), scale);
-        }
-        vec![Segment {
+        Segment {
             to: address(0),
             port: words[2].parse().unwrap(),
             from: address(3),
@@ -96,43 +83,9 @@ fn segments(capture: &Path) -> Vec<Segment> {
             window: number(9),
             flags,
             membership: words.get(11).and_then(|options| membership(options)),
-        }]
-    };
-    text.lines().flat_map(segment).collect()
-}
-
-/// Reads acknowledgements that a helper sent together.
-fn bundled(
-    from: IpAddr,
-    to: IpAddr,
-    payload: &[u8],
-    scales: &BTreeMap<(IpAddr, u16), u32>,
-) -> Vec<Segment> {
-    let Ok(Bundle::Acks { heads, .. }) = Bundle::parse(payload) else {
-        panic!("{from} sent {payload:?} to the server");
-    };
-    let segment = |bytes: &[u8]| {
-        let head = umbel_wire::tcp::Segment::parse(bytes).unwrap().head;
-        Segment {
-            to,
-            port: head.destination_port,
-            from,
-            from_port: head.source_port,
-            seq: head.seq.0,
-            len: 0,
-            ack: head.ack.0,
-            window: u32::from(head.window) * scales[&(from, head.source_port)],
-            flags: head.flags.0.into(),
-            membership: None,
         }
     };
-    heads.iter().map(segment).collect()
-}
-
-/// Reads bytes from hexadecimal digits, between which there may be others.
-fn bytes(text: &str) -> Vec<u8> {
-    let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
-    digits.chunks_exact(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
+    text.lines().map(segment).collect()
 }
 
 /// Reads the port in the membership option of these options, in hexadecimal digits.
@@ -161,7 +114,7 @@ impl Capture {
         let mut tshark = host.command("tshark");
         tshark.args(["-i", host.interface(), "-F", "pcap", "-w"]).arg(&file);
         // MiB for what waits for tshark: on a busy machine it would miss acknowledgements.
-        tshark.args(["-B", "64", "-f", "tcp or udp dst port 8080"]);
+        tshark.args(["-B", "64", "-f", "tcp"]);
         tshark.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let tshark = tshark.spawn().unwrap();
         // It has begun when its file has a head.

@@ -391,8 +391,7 @@ fn by_one_stream(threshold: f64) {
         let share = threshold.to_string();
         let options = ["--window", "1min", "--receivers", &all, "--threshold", &share];
         let server = site.serve_http(&options);
-        // As the simulator's receivers do.
-        let _helpers = CLIENTS.map(|(host, _)| site.join(host, &["--acks", "alone"]));
+        let _helpers = CLIENTS.map(|(host, _)| site.join(host, &[]));
         let downloads = CLIENTS.map(|(host, _)| {
             let start = |n| site.curl(host, "file", &format!("{host}-{n}"), &TIMES);
             std::array::from_fn::<_, CONNECTIONS, _>(start)

@@ -10,8 +10,8 @@
 //! (threaded NAPI). That thread and the server have CPU 0, everything else has CPU 1: switch,
 //! receivers and helpers. The scheduler tells the time of both to the nanosecond.
 //!
-//! With `UMBEL_ACKS=alone` each acknowledgement goes by itself, and with `UMBEL_ACK_FILTER=off` the
-//! server takes all of them. `UMBEL_RECEIVERS=1,100` and `UMBEL_RUNS=1` choose cases and runs.
+//! With `UMBEL_ACK_FILTER=off` the server takes all acknowledgements. `UMBEL_RECEIVERS=1,100` and
+//! `UMBEL_RUNS=1` choose cases and runs.
 //!
 //! All hosts of the lab share the queue of CPU 1 for what the helpers hand out, so that more than
 //! some 60 downloads need `sysctl -w net.core.netdev_max_backlog=16384`, as `join` advises.
@@ -319,14 +319,13 @@ fn umbel(count: usize, len: u64, offload: Offload) -> Option<Cost> {
     let filter = std::env::var("UMBEL_ACK_FILTER").unwrap_or_else(|_| "auto".to_owned());
     let options = ["--window", "1min", "--receivers", &receivers, "--ack-filter", &filter];
     let server = on_server_cpu(|| site.serve_http(&options));
-    let acks = std::env::var("UMBEL_ACKS").unwrap_or_else(|_| "together".to_owned());
-    let _helpers: [Process; HOSTS.len()] = HOSTS.map(|host| site.join(host, &["--acks", &acks]));
+    let _helpers: [Process; HOSTS.len()] = HOSTS.map(|host| site.join(host, &[]));
     let cost = download(&lab, count, &expected, server.id(), napi);
     let summary = end(server);
     let traffic = &summary["traffic"];
     println!(
-        "{:>6} {} ACKs were dropped before, {} were taken, also in {} datagrams",
-        "", summary["filtered"], traffic["acknowledgements"], summary["bundles"]
+        "{:>6} {} ACKs were dropped before, {} were taken",
+        "", summary["filtered"], traffic["acknowledgements"]
     );
     if std::env::var_os("UMBEL_SUMMARY").is_some() {
         println!("{summary}");

@@ -1,4 +1,4 @@
-//! A host in a lab that forges TCP segments and UDP datagrams.
+//! A host in a lab that forges TCP segments.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -10,7 +10,6 @@ use std::time::Duration;
 use nix::libc;
 use socket2::Socket;
 use umbel_lab::Node;
-use umbel_wire::ip::UdpV4;
 use umbel_wire::tcp::{Head, Packet, Segment, ip_len, pseudo_header};
 
 use super::stranger::HOPS;
@@ -65,14 +64,6 @@ impl Forger {
         packet.extend(to.octets());
         packet.extend(segment);
         let to = SocketAddrV4::new(to, 0).into();
-        self.sent += u64::from(self.mouth.send_to(&packet, &to).is_ok());
-    }
-
-    /// Sends a datagram in the name of anybody.
-    pub(crate) fn say_datagram(&mut self, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
-        let headers = UdpV4 { source: from, destination: to, ttl: HOPS, identification: 0 };
-        let packet = [&headers.emit(payload), payload].concat();
-        let to = SocketAddrV4::new(*to.ip(), 0).into();
         self.sent += u64::from(self.mouth.send_to(&packet, &to).is_ok());
     }
 

@@ -1,7 +1,6 @@
 //! The program in the kernel and the rules in user space make the same packets of the same frames.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
 use aya::programs::{TestRun as _, TestRunOptions};
 use proptest::prelude::*;
@@ -10,7 +9,6 @@ use socket2::{Domain, Socket, Type};
 use umbel_engine::smo::delivery::{Checksum, Delivery as Rules, Direction};
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
-use super::super::bundles::{HEARD, TAKEN};
 use super::*;
 use crate::namespaces::{in_namespace, run, skip};
 use crate::objects;
@@ -22,10 +20,6 @@ use crate::packet::ring::Ring;
 const PORT: u16 = 8080;
 const CHANNEL: u16 = 8081;
 const LOCAL_PORT: u16 = 4001;
-
-/// Verdicts of a program: the packet goes on, or nowhere.
-const PASSES: i32 = -1;
-const TAKEN_OUT: i32 = 7;
 
 /// A connection on the loopback interface, of which one end plays the source.
 struct Connected {
@@ -162,28 +156,22 @@ fn frame(drawn: &Drawn, connected: &Connected) -> Vec<u8> {
 
 /// Runs the program on a frame. Returns what it made of it.
 fn run_program(classifier: &mut Classifier, frame: &[u8]) -> Vec<u8> {
-    let (verdict, out) = run_either(classifier, PROGRAM, frame);
-    assert_eq!(verdict, PASSES);
-    out
-}
-
-/// Runs one of the programs on a frame. Returns its verdict, and what it made of the frame.
-fn run_either(classifier: &mut Classifier, name: &str, frame: &[u8]) -> (i32, Vec<u8>) {
     let mut out = vec![0; frame.len()];
     let options = TestRunOptions {
         data_in: Some(frame),
         data_out: Some(&mut out),
         ..TestRunOptions::default()
     };
-    let result = classifier.find(name).unwrap().test_run(options).unwrap();
+    let result = classifier.program().unwrap().test_run(options).unwrap();
+    assert_eq!(result.return_value as i32, -1);
     assert_eq!(result.data_size_out as usize, frame.len());
-    (result.return_value as i32, out)
+    out
 }
 
 /// Compares program and rules on many frames, of which each may enrol the connection or not.
 fn compare(classifier: Classifier, connected: &Connected) {
     let v6 = connected.source.is_ipv6();
-    let program = std::cell::RefCell::new(Program { _bundler: None, classifier, v6 });
+    let program = std::cell::RefCell::new(Program { classifier, v6 });
     let rules = std::cell::RefCell::new({
         let mut rules = Rules::new(connected.source, connected.group, 100_000);
         rules.set_own_addresses([connected.local]);
@@ -248,10 +236,10 @@ fn compare(classifier: Classifier, connected: &Connected) {
     assert!(others[1] > 20 && others[0] >= others[1], "{both:?}");
 }
 
-/// Calls `check` with a connection of each family, and the program for it.
-fn with_programs(name: &str, check: impl Fn(Classifier, &Connected) + Send + 'static) {
-    let own_name = name.to_owned();
-    in_namespace(name, move || {
+#[test]
+fn program_and_rules_make_the_same_of_any_frame() {
+    const NAME: &str = "delivery::ebpf::tests::program_and_rules_make_the_same_of_any_frame";
+    in_namespace(NAME, || {
         for address in ["10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"] {
             let nodad = if address.contains(':') { "nodad" } else { "" };
             run(&format!("ip addr add {address} dev lo {nodad}"));
@@ -261,146 +249,15 @@ fn with_programs(name: &str, check: impl Fn(Classifier, &Connected) + Send + 'st
             [["10.9.0.1", "10.9.0.2", "232.7.7.7"], ["fd09::1", "fd09::2", "ff3e::7:7"]]
         {
             let connected = connect(source, local, group);
-            match load(connected.source, connected.group, &lo, Some(connected.local)) {
-                Ok(classifier) => check(classifier, &connected),
+            match load(connected.source, connected.group, &lo) {
+                Ok(classifier) => compare(classifier, &connected),
                 Err(error @ (DeliveryError::NotPermitted { .. } | DeliveryError::OldKernel)) => {
-                    return skip(&own_name, &error.to_string());
+                    return skip(NAME, &error.to_string());
                 }
                 Err(error) => panic!("{error}"),
             }
         }
     });
-}
-
-#[test]
-fn program_and_rules_make_the_same_of_any_frame() {
-    const NAME: &str = "delivery::ebpf::tests::program_and_rules_make_the_same_of_any_frame";
-    with_programs(NAME, compare);
-}
-
-/// A segment that the connection sends, this far beyond the last acknowledgement.
-#[derive(Clone, Copy, Debug)]
-struct Sent {
-    ahead: u32,
-    flags: Flags,
-    payload: &'static [u8],
-    has_sack: bool,
-    from: Option<&'static str>,
-}
-
-impl Sent {
-    const ACK: Sent =
-        Sent { ahead: 0, flags: Flags::ACK, payload: &[], has_sack: false, from: None };
-
-    fn ack(ahead: u32) -> Sent {
-        Sent { ahead, ..Sent::ACK }
-    }
-
-    fn frame(&self, connected: &Connected) -> Vec<u8> {
-        let mut options = Options::default();
-        if self.has_sack {
-            options.sack.push(connected.next.plus(1), connected.next.plus(2));
-        }
-        let head = Head {
-            source_port: LOCAL_PORT,
-            destination_port: PORT,
-            seq: connected.una,
-            ack: connected.next.plus(self.ahead),
-            flags: self.flags,
-            window: 1000,
-            options,
-        };
-        let (mut tcp, mut packet) = (Vec::new(), Vec::new());
-        head.emit(&mut tcp);
-        let envelope = Envelope {
-            source: self.from.map_or(connected.local, |from| from.parse().unwrap()),
-            destination: connected.source,
-            hop_limit: 64,
-            identification: 0,
-        };
-        envelope.packet(&mut packet, &tcp, &[self.payload]);
-        let kind = if connected.source.is_ipv4() { [8, 0] } else { [0x86, 0xDD] };
-        [&[0; 12][..], &kind, &packet].concat()
-    }
-}
-
-/// Shows a program what a connection sends, and compares what it takes out of the way.
-fn take_out(mut classifier: Classifier, connected: &Connected) {
-    let mut records: RingBuf<MapData> = classifier.take(RECORDS).unwrap();
-    let mut leases: HashMap<MapData, u32, u64> = classifier.take(LEASES).unwrap();
-    classifier.find(OUTGOING).unwrap().load().unwrap();
-    let taken = |classifier: &mut Classifier, sent: Sent| {
-        let frame = sent.frame(connected);
-        let (verdict, out) = run_either(classifier, OUTGOING, &frame);
-        assert_eq!(out, frame);
-        verdict == TAKEN_OUT
-    };
-    let mut told = move || {
-        let mut all = Vec::new();
-        while let Some(record) = records.next() {
-            let kind = u32::from_ne_bytes(*record.first_chunk().unwrap());
-            all.push((kind, Segment::parse(&record[4..]).unwrap().head.ack));
-        }
-        all
-    };
-    // Of a connection that it does not know, everything goes on.
-    leases.insert(u32::from(PORT), u64::MAX, 0).unwrap();
-    assert!(!taken(&mut classifier, Sent::ack(1)) && !taken(&mut classifier, Sent::ack(2)));
-    assert!(told().is_empty());
-    let enrol = Drawn {
-        to_group: false,
-        ports: [PORT, CHANNEL],
-        ahead: 0,
-        flags: Flags::ACK.0,
-        membership: Some(Membership::Port(CHANNEL)),
-        payload: Vec::new(),
-        damage: None,
-        padding: 0,
-    };
-    run_program(&mut classifier, &frame(&enrol, connected));
-    let mut verdict = |sent: Sent| taken(&mut classifier, sent);
-    // The first is not known to be news.
-    assert!(!verdict(Sent::ack(10)));
-    assert!(verdict(Sent::ack(20)));
-    assert_eq!(told(), [(TAKEN, connected.next.plus(20))]);
-    // What is no news, or says more, goes on by itself.
-    let sack = Sent { ahead: 30, has_sack: true, ..Sent::ACK };
-    let data = Sent { ahead: 40, payload: b"x", ..Sent::ACK };
-    let end = Sent { ahead: 50, flags: Flags::ACK | Flags::FIN, ..Sent::ACK };
-    let push = Sent { ahead: 60, flags: Flags::ACK | Flags::PSH, ..Sent::ACK };
-    for sent in [Sent::ack(20), Sent::ack(15), sack, data, end, push] {
-        assert!(!verdict(sent), "{sent:?}");
-    }
-    assert!(!verdict(Sent::ack(60)), "the last of them had acknowledged it");
-    let from = if connected.source.is_ipv4() { "10.9.0.9" } else { "fd09::9" };
-    assert!(!verdict(Sent { from: Some(from), ..Sent::ack(70) }));
-    assert!(verdict(Sent::ack(70)));
-    assert_eq!(told(), [(TAKEN, connected.next.plus(70))]);
-    // Nobody comes for them.
-    assert!(verdict(Sent::ack(80)));
-    std::thread::sleep(Duration::from_millis(20));
-    assert!(!verdict(Sent::ack(90)));
-    assert_eq!(told(), [(TAKEN, connected.next.plus(80))]);
-    assert!(verdict(Sent::ack(100)));
-    assert_eq!(told().len(), 1);
-    // Without a lease the helper hears of it, and not each time.
-    leases.insert(u32::from(PORT), 1, 0).unwrap();
-    let start = Instant::now();
-    assert!(!verdict(Sent::ack(110)) && !verdict(Sent::ack(120)));
-    let (heard, is_soon) = (told(), start.elapsed() < Duration::from_millis(40));
-    assert_eq!(heard[0], (HEARD, connected.next.plus(110)));
-    assert!(!is_soon || heard.len() == 1, "{heard:?}");
-    leases.remove(&u32::from(PORT)).unwrap();
-    std::thread::sleep(Duration::from_millis(60));
-    assert!(!verdict(Sent::ack(130)));
-    assert_eq!(told(), [(HEARD, connected.next.plus(130))]);
-}
-
-#[test]
-fn plain_acknowledgements_with_news_are_taken_out_of_the_way() {
-    const NAME: &str =
-        "delivery::ebpf::tests::plain_acknowledgements_with_news_are_taken_out_of_the_way";
-    with_programs(NAME, take_out);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use umbel_net::delivery::{Acks, Way};
+use umbel_net::delivery::Way;
 
 use super::super::duration::parse_duration;
 use super::super::output::Output;
@@ -28,16 +28,12 @@ pub(super) struct HelperArgs {
     /// process), or auto: ebpf where the system allows it
     #[arg(long, value_name = "WAY", default_value = "auto")]
     delivery: Way,
-    /// Way of plain acknowledgements with delivery by ebpf: together, in datagrams to the server's
-    /// port by UDP, if it takes them; or alone
-    #[arg(long, value_name = "WAY", default_value = "together")]
-    acks: Acks,
 }
 
 impl HelperArgs {
     /// Returns the options of a helper on an interface.
     pub(super) fn options(&self, interface: Option<String>) -> HelperOptions {
-        HelperOptions { target: self.target, interface, way: self.delivery, acks: self.acks }
+        HelperOptions { target: self.target, interface, way: self.delivery }
     }
 }
 

@@ -67,9 +67,8 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     ];
     if !report.ack_filter.is_empty() {
         lines.push(format!(
-            "acknowledgements: {} taken, also in {} datagrams, {} dropped; filter: {}",
+            "acknowledgements: {} taken, {} dropped; filter: {}",
             traffic.acknowledgements,
-            report.bundles,
             report.filtered,
             plain(&report.ack_filter)
         ));

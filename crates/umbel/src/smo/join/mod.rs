@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use umbel_net::delivery::{Acks, Delivery, Way};
+use umbel_net::delivery::{Delivery, Way};
 use umbel_net::interface::Interface;
 
 use super::address::Target;
@@ -36,8 +36,6 @@ pub struct HelperOptions {
     pub interface: Option<String>,
     /// Way by which segments reach the connections.
     pub way: Way,
-    /// Way of the connections' acknowledgements.
-    pub acks: Acks,
 }
 
 /// A helper at work. It ends when dropped.
@@ -54,13 +52,13 @@ impl Helper {
     ///
     /// If the channel cannot be joined, or a right is missing.
     pub fn start(options: &HelperOptions) -> anyhow::Result<Helper> {
-        let HelperOptions { target, interface, way, acks } = options;
+        let HelperOptions { target, interface, way } = options;
         let source = target.server.ip();
         let interface = match interface {
             Some(wanted) => Interface::resolve(wanted)?,
             None => Interface::for_peer(source)?,
         };
-        let delivery = Delivery::start(source, target.group.ip(), &interface, *way, *acks)?;
+        let delivery = Delivery::start(source, target.group.ip(), &interface, *way)?;
         Ok(Helper { delivery, interface: interface.name })
     }
 
@@ -87,7 +85,6 @@ impl Helper {
             malformed: counts.malformed,
             table_full: counts.table_full,
             other_version: counts.other_version,
-            bundled: counts.bundled,
         }
     }
 }
@@ -115,8 +112,6 @@ pub struct JoinSnapshot {
     pub table_full: u64,
     /// Segments of the server that are for helpers of another version.
     pub other_version: u64,
-    /// Acknowledgements of the connections that were sent together.
-    pub bundled: u64,
 }
 
 /// End of the helper's work: a time, a command, or an interruption.

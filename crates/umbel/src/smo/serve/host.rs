@@ -12,7 +12,6 @@ use umbel_engine::smo::{
 };
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
-use umbel_net::packet::Counters;
 use umbel_net::session::WebKeys;
 
 use super::super::report::{self, Account, RateMeter, Report, Traffic};
@@ -76,8 +75,6 @@ pub struct ServeSummary {
     pub drops: String,
     /// Acknowledgements that were dropped before they were taken.
     pub filtered: u64,
-    /// Datagrams of helpers with acknowledgements of several connections.
-    pub bundles: u64,
     /// Whether the user ended it.
     pub interrupted: bool,
 }
@@ -90,8 +87,6 @@ pub(crate) struct ServeHost<L> {
     secure: Option<Secure>,
     observer: Arc<dyn ServeObserver>,
     acks: Acks,
-    /// Counters of its port, if that is of the kind that has them.
-    counters: Option<Arc<Counters>>,
     /// Highest rate of first transmissions.
     rate: Option<Rate>,
     /// Whether it goes on after everyone is served.
@@ -126,7 +121,6 @@ impl<L: Library> ServeHost<L> {
             rules,
             secure: None,
             acks: Acks::All(String::new()),
-            counters: None,
             observer,
             rate: None,
             keep: matches!(rules, Rules::Web { .. }),
@@ -147,13 +141,6 @@ impl<L: Library> ServeHost<L> {
     pub(crate) fn acks(mut self, acks: Acks) -> ServeHost<L> {
         self.report.ack_filter = acks.way();
         self.acks = acks;
-        self
-    }
-
-    /// Reports what a port counts.
-    #[must_use]
-    pub(crate) fn counters(mut self, counters: Arc<Counters>) -> ServeHost<L> {
-        self.counters = Some(counters);
         self
     }
 
@@ -241,7 +228,6 @@ impl<L: Library> ServeHost<L> {
             traffic: self.report.traffic,
             drops: self.report.drops.clone(),
             filtered: self.report.filtered,
-            bundles: self.report.bundles,
             interrupted: self.interrupted,
         }
     }
@@ -261,7 +247,6 @@ impl<L: Library> ServeHost<L> {
         let report = &mut self.report;
         report.drops = drops;
         report.filtered = self.acks.dropped();
-        report.bundles = self.counters.as_ref().map_or(0, |counters| counters.counts().bundles);
         (report.receivers, report.hearing, report.traffic) = (receivers, hearing, traffic);
         report.half_open = engine.half_open();
         report.seconds = at.as_secs_f64();

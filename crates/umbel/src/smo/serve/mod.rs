@@ -256,7 +256,6 @@ pub(crate) fn run(
         Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
     let host = ServeHost::new(library, rules, &config, report, observer.clone());
     let host = host.rate(options.rate).keep(keep).secure(keys).acks(acks);
-    let host = host.counters(port.counters());
     let driver = wiring.driver(engine, host).port(port);
     let packet_len = usize::from(mss) + HEADER;
     Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())

@@ -226,8 +226,7 @@ impl<'a> Stage<'a> {
         }
         let mut helper = self.smo(&group.host)?;
         let server = self.host(&group.server)?.addr4();
-        // The paper's receivers acknowledge each by itself.
-        helper.args(["join", &target(group.channel, server), "--acks", "alone"]);
+        helper.args(["join", &target(group.channel, server)]);
         let helper = Reporter::start(&group.host, helper)?;
         helper.wait_for("joined", SOON)?;
         programs.push(helper);
