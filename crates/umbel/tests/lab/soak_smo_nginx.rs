@@ -10,10 +10,10 @@
 //! (threaded NAPI). That thread and the server have CPU 0, everything else has CPU 1: switch,
 //! receivers and helpers. The scheduler tells the time of both to the nanosecond.
 //!
-//! That is not all. What the kernel does in interrupts while CPU 0 is idle, or by its thread for them
-//! (ksoftirqd), is charged to neither: to send on what the server has handed over, and to free it
-//! when the last receiver has it. With nginx, which is never idle, nearly all of that is in its own
-//! time. So the last column is what counts: the time in which CPU 0 was not idle.
+//! That is not all. What the kernel does in interrupts while CPU 0 is idle, or by its thread for
+//! them (ksoftirqd), is charged to neither. It sends on what the server has handed over, and frees
+//! it when the last receiver has it. With nginx, which is never idle, nearly all of that is in its
+//! own time. So the last column is what counts: the time in which CPU 0 was not idle.
 //!
 //! With `UMBEL_ACK_FILTER=off` the server takes all acknowledgements. `UMBEL_RECEIVERS=1,100` and
 //! `UMBEL_RUNS=1` choose cases and runs.
@@ -450,7 +450,8 @@ fn what_a_server_costs_beside_nginx() {
             println!("{}\n{}", ours.row("umbel"), theirs.row("nginx"));
             let times = |theirs: f64, ours: f64| theirs / ours;
             println!(
-                "{:>6} {:.2} times less CPU in all, {:.2} of program and thread, {:.1} times less bytes",
+                "{:>6} {:.2} times less CPU in all, {:.2} of program and thread; {:.1} times less \
+                 bytes",
                 "",
                 times(theirs.busy.as_secs_f64(), ours.busy.as_secs_f64()),
                 times(theirs.cpu().as_secs_f64(), ours.cpu().as_secs_f64()),
