@@ -10,6 +10,7 @@ use umbel_wire::Toi;
 
 use super::{Arrival, Repository};
 use crate::network::NodeId;
+use crate::random::node_seed;
 use crate::repository::{Catalog, Client, ClientHost, Server, ServerHost};
 use crate::scenario::protocol::{Programs, Protocol};
 use crate::scenario::report::{Clients, Measure, Results, ServerReport, delay_table, links};
@@ -47,7 +48,7 @@ impl Protocol for Repository {
             let group = &self.clients[arrival.group];
             let (config, server) = (group.config.clone(), self.server);
             let wanted = arrival.items.iter().map(|item| Toi(item + 1)).collect();
-            let seed = client_seed(seed, arrival);
+            let seed = node_seed(seed, arrival.node);
             let mut client = Client::host(config, seed, server, catalog.clone(), wanted);
             if let Some(time) = group.leave_after {
                 client.host_mut().set_leave_after(time);
@@ -76,11 +77,6 @@ impl Repository {
             server.set_rtt_of(*client, there + back);
         }
     }
-}
-
-/// Returns the seed of a client's own random stream, for its NAK delays.
-fn client_seed(seed: u64, arrival: &Arrival) -> u64 {
-    seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(arrival.node.0)
 }
 
 impl Running {
