@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use sink_support::{Client, K, SYMBOL_LEN, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
 use umbel_store::sink::{Held, SinkEvent, SinkOptions};
-use umbel_wire::Scheme;
+use umbel_wire::{Digest, Scheme};
 
 #[test]
 fn an_item_of_many_blocks_is_restored_from_any_symbols() {
@@ -73,6 +73,48 @@ fn blocks_at_rest_are_completed_later() {
         client.sink.restore(served.block(sbn));
     }
     client.wait_done(&served);
+}
+
+#[test]
+fn blocks_that_all_had_their_digests_are_not_hashed_as_a_whole() {
+    let mut served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    // No content has this digest, so that whoever computes it finds a difference.
+    served.info.digest = Digest([7; 32]);
+    let mut client = Client::new();
+    client.add_with_digests(&served);
+    let last = served.partition.blocks() - 1;
+    for sbn in 0..=last {
+        let mut bytes = served.block_bytes(sbn).to_vec();
+        bytes[0] ^= u8::from(sbn == last);
+        assert!(client.sink.store_block(served.block(sbn), &bytes));
+    }
+    let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
+    assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [last]));
+    assert!(!client.path().join("a").exists(), "nothing unverified gets the name");
+    assert!(client.sink.store_block(served.block(last), served.block_bytes(last)));
+    client.wait_done(&served);
+}
+
+#[test]
+fn blocks_of_an_earlier_run_are_hashed_as_a_whole_although_all_digests_are_known() {
+    let served = Served::new(1, "a", 40_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.add_with_digests(&served);
+    for sbn in 0..9 {
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
+    }
+    let mut client = client.restart_after(|directory| {
+        let path = directory.join(".a.umbel-part");
+        let mut part = std::fs::read(&path).unwrap();
+        part[2_500] ^= 1;
+        std::fs::write(&path, part).unwrap();
+    });
+    client.add_with_digests(&served);
+    for sbn in 9..served.partition.blocks() {
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
+    }
+    client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
+    assert!(!client.path().join("a").exists(), "nothing unverified gets the name");
 }
 
 #[test]

@@ -93,7 +93,8 @@ impl Prepared {
 
     /// Has each block compared with its digest as soon as it is restored; one for each block in
     /// order. [`SinkEvent::BlocksDropped`](super::SinkEvent::BlocksDropped) tells those that
-    /// differ.
+    /// differ. An item whose blocks all came so is not hashed as a whole any more: the digests
+    /// must come from whoever vouches for that of the item.
     #[must_use]
     pub fn verified_by(self, digests: &[Digest]) -> Prepared {
         self.item.digests.get_or_init(|| digests.into());

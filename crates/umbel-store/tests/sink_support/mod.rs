@@ -177,6 +177,12 @@ impl Client {
         self.sink.add(&served.info).unwrap()
     }
 
+    /// Adds an item whose blocks are compared with their digests as they come.
+    pub fn add_with_digests(&mut self, served: &Served) -> Held {
+        let prepared = self.sink.preparer().prepare(&served.info).unwrap();
+        self.sink.admit(prepared.verified_by(&served.block_digests()))
+    }
+
     /// Receives only the missing symbols of an item: missing source symbols first, then repair
     /// symbols.
     pub fn complete(&mut self, served: &Served, held: &HeldParts) {

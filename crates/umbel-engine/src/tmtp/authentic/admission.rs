@@ -231,7 +231,7 @@ mod tests {
         payload: &[u8],
     ) -> Result<Opened, DropReason> {
         let datagram = Datagram { by: Address::Host(from), hop_limit: None, payload };
-        node.open(now, &datagram, &config(at))
+        node.open(now, &datagram, &config(at), |_| true)
     }
 
     /// Next step of the attacker.

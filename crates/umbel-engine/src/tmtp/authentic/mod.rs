@@ -122,6 +122,8 @@ const SHUT_OUT: (u32, Duration) = (5, Duration::from_secs(4));
 pub(super) enum Opened {
     /// A message to handle.
     Message(Message),
+    /// A message that is of no use here, whether it is authentic or not.
+    Unneeded,
     /// A part of a handshake, which is answered.
     Answered,
     /// The node at this address has answered this node's request of this number with a challenge,
@@ -386,7 +388,8 @@ impl Authentic {
         Stamp { key, number, code }.emit(message);
     }
 
-    /// Lets a message in if its stamp is good.
+    /// Lets a message in if its stamp is good. A signature is not checked if the message is of no
+    /// use here.
     ///
     /// # Errors
     ///
@@ -396,10 +399,11 @@ impl Authentic {
         now: Instant,
         datagram: &Datagram<'_>,
         node: &NodeConfig,
+        is_of_use: impl FnOnce(&Message) -> bool,
     ) -> Result<Opened, DropReason> {
         let Some((bytes, stamp)) = Stamp::split(datagram.payload) else {
             if let Some(signed) = SignedStamp::split(datagram.payload) {
-                return self.open_signed(now, datagram.by, signed, node);
+                return self.open_signed(now, datagram.by, signed, (node, is_of_use));
             }
             let message = incoming::message(datagram.payload, node)?;
             return match message.body {
@@ -590,7 +594,8 @@ fn stranger(message: &Message, from: SocketAddr) -> Result<Opened, DropReason> {
     Ok(Opened::Stranger { id: message.sender, from, token })
 }
 
-/// Returns the message in a datagram, or what became of it.
+/// Returns the message in a datagram, or what became of it. A signature is not checked if the
+/// message is of no use here.
 ///
 /// # Errors
 ///
@@ -600,9 +605,10 @@ pub(super) fn open(
     now: Instant,
     datagram: &Datagram<'_>,
     node: &NodeConfig,
+    is_of_use: impl FnOnce(&Message) -> bool,
 ) -> Result<Opened, DropReason> {
     match authentic {
-        Some(authentic) => authentic.open(now, datagram, node),
+        Some(authentic) => authentic.open(now, datagram, node, is_of_use),
         None => incoming::message(datagram.payload, node).map(Opened::Message),
     }
 }

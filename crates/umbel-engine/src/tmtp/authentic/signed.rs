@@ -24,13 +24,13 @@ pub(super) const JOINS: (u32, u32) = (1_000, 50);
 pub(super) const DISUSE: Duration = Duration::from_secs(10);
 
 impl Authentic {
-    /// Lets in what a node of an open feed has signed.
+    /// Lets in what a node of an open feed has signed, if it is of use here.
     pub(super) fn open_signed(
         &mut self,
         now: Instant,
         by: Address,
         (bytes, stamp): (&[u8], SignedStamp),
-        node: &NodeConfig,
+        (node, is_of_use): (&NodeConfig, impl FnOnce(&Message) -> bool),
     ) -> Result<Opened, DropReason> {
         if self.identity.is_none() {
             return Err(DropReason::NotAuthentic);
@@ -45,6 +45,9 @@ impl Authentic {
         }
         // What is cheap comes first.
         self.numbers.check(now, &message, stamp.number)?;
+        if !is_of_use(&message) {
+            return Ok(Opened::Unneeded);
+        }
         if !self.checks.take(now) {
             self.deaf = true;
             return Err(DropReason::OverLimit);

@@ -148,7 +148,7 @@ impl Honest {
     fn deliver(&mut self, at: usize, from: usize, bytes: &[u8]) -> Result<(), DropReason> {
         let by = Address::Host(address(from));
         let datagram = Datagram { by, hop_limit: None, payload: bytes };
-        let opened = self.nodes[at].open(self.now, &datagram, &config(at, self.door));
+        let opened = self.nodes[at].open(self.now, &datagram, &config(at, self.door), |_| true);
         while let Some((to, bytes)) = self.nodes[at].poll(self.now) {
             let to = (0..NODES).find(|&node| address(node) == to).unwrap();
             self.sealed.push(Sealed { by: at, to, bytes });
@@ -156,6 +156,7 @@ impl Honest {
         let message = match opened? {
             Opened::Message(message) => message,
             Opened::Answered | Opened::Challenged(..) => return Ok(()),
+            Opened::Unneeded => panic!("each message is of use"),
             Opened::Admitted => panic!("nobody asked for a key"),
             // It is asked nothing but whether it has a place, which it has not.
             Opened::Stranger { .. } => return Err(DropReason::ForgedChild),
@@ -223,7 +224,7 @@ impl Honest {
         } else {
             let payload = overheard.as_deref().unwrap_or_default();
             let datagram = Datagram { by: Address::Host(address(to)), hop_limit: None, payload };
-            let _ = self.mallory.open(self.now, &datagram, &node);
+            let _ = self.mallory.open(self.now, &datagram, &node, |_| true);
         }
         while let Some((_, bytes)) = self.mallory.poll(self.now) {
             said.push(bytes);
@@ -440,7 +441,7 @@ fn ten_times_as_many_requests_and_signatures_cost_no_more() {
             let bytes = child.seal(ms(1), Address::Host(address(0)), &message);
             let by = Address::Host(child.own.1);
             let datagram = Datagram { by, hop_limit: None, payload: &bytes };
-            if parent.open(ms(1), &datagram, &config(0, Door::Open)).is_ok() {
+            if parent.open(ms(1), &datagram, &config(0, Door::Open), |_| true).is_ok() {
                 *taken.entry(host).or_default() += 1;
             }
         }
@@ -513,7 +514,7 @@ fn who_speaks_as_the_source_or_from_its_address_is_the_source() {
         Datagram { by, hop_limit: None, payload }
     };
     let node_config = config(1, Door::Open);
-    let heard = node.open(ms(1), &datagram(&bytes), &node_config);
+    let heard = node.open(ms(1), &datagram(&bytes), &node_config, |_| true);
     assert_eq!(heard.err(), Some(DropReason::NotAuthentic));
     // In the source's name, with its keys and another signature.
     let mut source = stamps(0, Door::Open);
@@ -524,11 +525,14 @@ fn who_speaks_as_the_source_or_from_its_address_is_the_source() {
     let mut bare = Vec::new();
     message.emit(&mut bare);
     for forged in [&wrong, &bare] {
-        let heard = node.open(ms(1), &datagram(forged), &node_config);
+        let heard = node.open(ms(1), &datagram(forged), &node_config, |_| true);
         assert_eq!(heard.err(), Some(DropReason::NotAuthentic));
     }
-    assert!(matches!(node.open(ms(1), &datagram(&good), &node_config), Ok(Opened::Message(_))));
-    let again = node.open(ms(1), &datagram(&good), &node_config);
+    assert!(matches!(
+        node.open(ms(1), &datagram(&good), &node_config, |_| true),
+        Ok(Opened::Message(_))
+    ));
+    let again = node.open(ms(1), &datagram(&good), &node_config, |_| true);
     assert_eq!(again.err(), Some(DropReason::Replayed));
 }
 
@@ -564,7 +568,7 @@ fn hear(
     let datagram = Datagram { by: Address::Channel(by), hop_limit: None, payload: bytes };
     let open = node.identity.is_some();
     let door = if open { Door::Open } else { Door::Token(7) };
-    node.open(now, &datagram, &config(at, door))
+    node.open(now, &datagram, &config(at, door), |_| true)
 }
 
 fn search() -> Body {
@@ -616,7 +620,7 @@ fn tables_are_bounded() {
         let message = Message { feed: FEED, sender: node.own.0, body: request(n, None) };
         let bytes = node.seal(ms(n), Address::Host(address(0)), &message);
         let datagram = Datagram { by: Address::Host(from), hop_limit: None, payload: &bytes };
-        let opened = parent.open(ms(n), &datagram, &config(0, Door::Token(7)));
+        let opened = parent.open(ms(n), &datagram, &config(0, Door::Token(7)), |_| true);
         assert!(matches!(opened, Ok(Opened::Answered) | Err(DropReason::OverLimit)));
     }
     assert!(parent.outbox.len() <= MAX_OUTBOX);

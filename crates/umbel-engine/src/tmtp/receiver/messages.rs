@@ -61,19 +61,37 @@ impl<K: SymbolSink> Receiver<K> {
         Ok(())
     }
 
+    /// Returns the message in a datagram, or what became of it. Each member hears the NACKs of
+    /// all, and to check all their signatures would take as long as to receive the feed. So those
+    /// that change nothing here are not checked.
+    fn open(&mut self, now: Instant, datagram: &Datagram<'_>) -> Result<Opened, DropReason> {
+        let Receiver { authentic, config, tree, help, suspects, recovery, delivery, .. } = self;
+        let node = &config.node;
+        authentic::open(authentic, now, datagram, node, |message| {
+            let Body::Nack(nack) = &message.body else { return true };
+            let is_siblings = tree.parent().is_some_and(|parent| parent.id == nack.parent);
+            let is_heeded = || {
+                help.is_some()
+                    || suspects.watches_any(&nack.runs)
+                    || recovery.may_heed(&nack.runs, delivery.reception())
+            };
+            nack.parent == node.id || is_siblings && is_heeded()
+        })
+    }
+
     fn on_message(
         &mut self,
         now: Instant,
         datagram: &Datagram<'_>,
         data_channel: bool,
     ) -> Result<(), DropReason> {
-        let opened = authentic::open(&mut self.authentic, now, datagram, &self.config.node);
+        let opened = self.open(now, datagram);
         if self.authentic.as_mut().is_some_and(Authentic::take_deafness) {
             self.tree.note_deafness(now);
         }
         let message = match opened? {
             Opened::Message(message) => message,
-            Opened::Answered => return Ok(()),
+            Opened::Unneeded | Opened::Answered => return Ok(()),
             Opened::Challenged(by, nonce) => {
                 self.tree.on_challenged(now, by, nonce);
                 return Ok(());

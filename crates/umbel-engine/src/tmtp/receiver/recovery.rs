@@ -24,6 +24,8 @@ use crate::tmtp::drops::DropReason;
 
 /// Most blocks that are asked for by NACK at a time.
 const MAX_ASKS: usize = 256;
+/// Most blocks for which a NACK is weighed before its sender is known.
+const MOST_WEIGHED: usize = 16;
 /// A FETCH is repeated after this, while the round trip to the source is unknown.
 const FETCH_WAIT: Duration = Duration::from_millis(100);
 /// A FETCH is repeated after this at the earliest.
@@ -361,6 +363,25 @@ impl Recovery {
         (!runs.is_empty()).then_some(runs)
     }
 
+    /// Returns whether [`hear_nack`](Self::hear_nack) may suppress anything. Looks at some blocks
+    /// only, since anybody may send any NACK: with more it says that it may.
+    pub(super) fn may_heed(&self, runs: &[NackRun], reception: &Reception) -> bool {
+        let asked = |run: &NackRun| self.asks.within(run.run.blocks());
+        let mut all = runs.iter().flat_map(|run| asked(run).map(|block| (block, run.need)));
+        let covered = |(block, need): (u32, Need)| self.is_covered(block, need, reception);
+        all.by_ref().take(MOST_WEIGHED).any(covered) || all.next().is_some()
+    }
+
+    /// Returns whether what this node lacks of a block comes with what another asked for.
+    fn is_covered(&self, block: u32, need: Need, reception: &Reception) -> bool {
+        match (reception.lack(block, self.fec), need) {
+            (_, Need::Whole) => true,
+            (Lack::Count(mine), Need::Count(theirs)) => mine <= theirs,
+            (Lack::Exact(mine), Need::Exact(theirs)) => mine.minus(theirs).is_empty(),
+            _ => false,
+        }
+    }
+
     /// Suppresses NACKs that ask for no more than a sibling's. Returns how many it suppressed.
     pub(super) fn hear_nack(
         &mut self,
@@ -373,13 +394,7 @@ impl Recovery {
         for run in runs {
             let asked: Vec<u32> = self.asks.within(run.run.blocks()).collect();
             for block in asked {
-                let covered = match (reception.lack(block, self.fec), run.need) {
-                    (_, Need::Whole) => true,
-                    (Lack::Count(mine), Need::Count(theirs)) => mine <= theirs,
-                    (Lack::Exact(mine), Need::Exact(theirs)) => mine.minus(theirs).is_empty(),
-                    _ => false,
-                };
-                if covered {
+                if self.is_covered(block, run.need, reception) {
                     let again = self.ask_again(now, timing);
                     suppressed += u64::from(self.asks.suppress(block, again));
                 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
 use umbel_wire::small_block::SmallBlockPacket;
-use umbel_wire::tmtp::{Ack, BlockRun, Body, Nack, NodeId, Report, TreePage};
+use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreePage};
 
 use super::Source;
 use super::digests::Question;
@@ -45,10 +45,18 @@ impl<S: SymbolSource> Source<S> {
         if Lms::is_lms(datagram.payload) {
             return self.on_lms(now, &datagram);
         }
-        let message = match authentic::open(&mut self.authentic, now, &datagram, &self.config.node)?
-        {
+        let node = &self.config.node;
+        // A manager's children ask in the group, too.
+        let is_of_use = |message: &Message| match &message.body {
+            Body::Nack(nack) => nack.parent == node.id,
+            _ => true,
+        };
+        let opened = authentic::open(&mut self.authentic, now, &datagram, node, is_of_use)?;
+        let message = match opened {
             Opened::Message(message) => message,
-            Opened::Answered | Opened::Challenged(..) | Opened::Admitted => return Ok(()),
+            Opened::Unneeded | Opened::Answered | Opened::Challenged(..) | Opened::Admitted => {
+                return Ok(());
+            }
             Opened::Stranger { id, from, token } => {
                 return self.tree.check_child(now, id, from, token);
             }

@@ -353,11 +353,12 @@ fn forges_every_address(door: Door) {
     assert_eq!(world.source().stats().fetched_sent, 0);
 }
 
-/// Gives a host so many messages of the group that are signed with the source's keys, wrongly.
-fn flood(world: &mut World, host: usize, count: u64) {
+/// Gives a host so many NACKs of the group for the parent, which lack the first 30 blocks, and are
+/// signed with the source's keys, wrongly.
+fn flood(world: &mut World, host: usize, parent: usize, count: u64) {
     let keys = keys_of(world, 0).unwrap();
-    let runs = vec![NackRun { run: BlockRun { first: 0, count: 1 }, need: Need::Whole }];
-    let body = Body::Nack(Nack { parent: world.id(0), hop_limit: 1, runs });
+    let runs = vec![NackRun { run: BlockRun { first: 0, count: 30 }, need: Need::Whole }];
+    let body = Body::Nack(Nack { parent: world.id(parent), hop_limit: 1, runs });
     let (sender, mut message) = (world.id(0), Vec::new());
     Message { feed: FEED, sender, body }.emit(&mut message);
     let source = Some(world.address_of(0).ip());
@@ -381,7 +382,7 @@ fn a_flood_of_signatures_parts_nobody_from_its_parent() {
     world.extend_all();
     for _ in 0..30_000 {
         for host in world.receivers() {
-            flood(&mut world, host, 5);
+            flood(&mut world, host, host, 5);
         }
         world.run_for(Duration::from_micros(100));
     }
@@ -392,5 +393,33 @@ fn a_flood_of_signatures_parts_nobody_from_its_parent() {
         let orphaned = |event: &&ReceiverEvent| **event == ReceiverEvent::Orphaned;
         let times = world.receiver_events(host).iter().filter(orphaned).count();
         assert_eq!(times, 0, "{host} lost its parent");
+    }
+}
+
+#[test]
+fn a_siblings_signature_is_checked_only_where_its_nack_would_spare_ones_own() {
+    let mut world = world(5, Door::Open, Recovery::Tree, &[2]);
+    expect_repeats(&mut world);
+    world.run_until(LONG, |world| world.source().stats().totals.members == 2);
+    let forged = |world: &mut World, host: usize, parent: usize| {
+        let before = world.receiver(host).drops().of(DropReason::NotAuthentic);
+        flood(world, host, parent, 1);
+        world.receiver(host).drops().of(DropReason::NotAuthentic) - before
+    };
+    for host in world.receivers() {
+        assert_eq!(forged(&mut world, host, 0), 0, "{host} lacks nothing");
+        assert_eq!(forged(&mut world, host, host), 1, "{host} is asked");
+    }
+    world.set_weather(Weather::loss(0.3));
+    world.extend_all();
+    let mut checked = 0;
+    for _ in 0..1_000 {
+        world.run_for(Duration::from_millis(1));
+        checked += forged(&mut world, 1, 0) + forged(&mut world, 2, 0);
+    }
+    assert!(checked > 0, "somebody lacks a block, and was about to ask");
+    world.run_until(LONG, complete);
+    for host in world.receivers() {
+        assert_eq!(forged(&mut world, host, 0), 0, "{host} lacks nothing any more");
     }
 }
