@@ -15,8 +15,9 @@ use crate::origin::Body;
 
 /// Maximum number of bytes per read.
 const CHUNK: u64 = 256 * 1024;
-/// Maximum number of source blocks that were read, and wait for the digest of the whole.
-const BLOCKS_AHEAD: usize = 2;
+/// Most bytes of source blocks that were read, and wait for the digest of the whole; two blocks
+/// may do so in any case.
+const AHEAD: u64 = 4 << 20;
 
 /// Computes the digest of a whole content.
 pub(super) fn of_item(body: &dyn Body, size: u64) -> Result<Digest, Fault> {
@@ -50,7 +51,8 @@ pub(super) fn of_item_and_blocks(
         let whole = of_item(body, size)?;
         return Ok((whole, vec![whole; partition.blocks() as usize]));
     }
-    let (read, to_hash) = bounded::<Vec<u8>>(BLOCKS_AHEAD);
+    let ahead = (AHEAD / partition.block_range(0).end.max(1)).max(2);
+    let (read, to_hash) = bounded::<Vec<u8>>(ahead as usize);
     let (hashed, to_fill) = unbounded();
     std::thread::scope(|scope| {
         let whole =
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn one_reading_gives_the_digests_of_the_whole_and_of_each_block() {
         for len in [0, 1, 2_000, 2_001, 50_007] {
-            let content: Vec<u8> = (0..len).map(|n| (n * n >> 3) as u8).collect();
+            let content: Vec<u8> = (0..len).map(|n| ((n * n) >> 3) as u8).collect();
             let partition = partition(len);
             let body = Bytes { content, end: len };
             let (whole, blocks) = of_item_and_blocks(&body, len, &partition).unwrap();
