@@ -82,12 +82,7 @@ fn blocks_that_all_had_their_digests_are_not_hashed_as_a_whole() {
     served.info.digest = Digest([7; 32]);
     let mut client = Client::new();
     client.add_with_digests(&served);
-    let last = served.partition.blocks() - 1;
-    for sbn in 0..=last {
-        let mut bytes = served.block_bytes(sbn).to_vec();
-        bytes[0] ^= u8::from(sbn == last);
-        assert!(client.sink.store_block(served.block(sbn), &bytes));
-    }
+    let last = client.store_with_wrong_last(&served);
     let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));
     assert!(matches!(event, SinkEvent::BlocksDropped { blocks, .. } if blocks == [last]));
     assert!(!client.path().join("a").exists(), "nothing unverified gets the name");
@@ -103,12 +98,7 @@ fn blocks_of_an_earlier_run_are_hashed_as_a_whole_although_all_digests_are_known
     for sbn in 0..9 {
         assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
     }
-    let mut client = client.restart_after(|directory| {
-        let path = directory.join(".a.umbel-part");
-        let mut part = std::fs::read(&path).unwrap();
-        part[2_500] ^= 1;
-        std::fs::write(&path, part).unwrap();
-    });
+    let mut client = client.restart_damaged("a", 2_500);
     client.add_with_digests(&served);
     for sbn in 9..served.partition.blocks() {
         assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
@@ -123,12 +113,7 @@ fn a_wrong_symbol_is_found_and_only_its_block_received_again() {
         let served = Served::new(1, "a", len, Scheme::ReedSolomon);
         let mut client = Client::new();
         client.add(&served);
-        let last = served.partition.blocks() - 1;
-        for sbn in 0..=last {
-            let mut bytes = served.block_bytes(sbn).to_vec();
-            bytes[0] ^= u8::from(sbn == last);
-            assert!(client.sink.store_block(served.block(sbn), &bytes));
-        }
+        let last = client.store_with_wrong_last(&served);
         client.wait(|event| matches!(event, SinkEvent::DigestMismatch { .. }));
         client.sink.check_blocks(served.info.toi, served.block_digests());
         let event = client.wait(|event| matches!(event, SinkEvent::BlocksDropped { .. }));

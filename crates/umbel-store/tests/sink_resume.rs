@@ -268,12 +268,7 @@ fn damage_that_the_journal_does_not_show_is_found_by_the_digest() {
     for sbn in 0..9 {
         assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
     }
-    let mut client = client.restart_after(|directory| {
-        let path = directory.join(".a.umbel-part");
-        let mut part = std::fs::read(&path).unwrap();
-        part[2_500] ^= 1;
-        std::fs::write(&path, part).unwrap();
-    });
+    let mut client = client.restart_damaged("a", 2_500);
     let held = client.add_parts(&served);
     assert_eq!(held.restored_blocks(), 9);
     assert!(client.sink.store_block(served.block(9), served.block_bytes(9)));

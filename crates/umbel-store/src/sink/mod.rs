@@ -14,8 +14,8 @@
 //! An incomplete item is stored beside its target as `.NAME.umbel-part`. A [`journal`] records the
 //! parts held, so that a client killed at any instant resumes where it was. An item is verified
 //! against its digest, or each of its blocks against its own as it came. Then it is made durable,
-//! and only then renamed. Items of one block are written once,
-//! when they are complete, and many of them become durable together.
+//! and only then renamed. Items of one block are written once, when they are complete, and many of
+//! them become durable together.
 //!
 //! Memory is bounded. Open blocks and those on their way to the disk share one budget. When it is
 //! used up, `store` returns `false`. Each block of an incomplete item takes one bit, and 8 bytes

@@ -169,6 +169,16 @@ impl Client {
         client
     }
 
+    /// Restarts after one byte of an item's part file was changed.
+    pub fn restart_damaged(self, name: &str, at: usize) -> Client {
+        self.restart_after(|directory| {
+            let path = directory.join(format!(".{name}.umbel-part"));
+            let mut part = std::fs::read(&path).unwrap();
+            part[at] ^= 1;
+            std::fs::write(&path, part).unwrap();
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -181,6 +191,17 @@ impl Client {
     pub fn add_with_digests(&mut self, served: &Served) -> Held {
         let prepared = self.sink.preparer().prepare(&served.info).unwrap();
         self.sink.admit(prepared.verified_by(&served.block_digests()))
+    }
+
+    /// Stores all blocks of an item, the last with a wrong byte. Returns the number of that one.
+    pub fn store_with_wrong_last(&mut self, served: &Served) -> u32 {
+        let last = served.partition.blocks() - 1;
+        for sbn in 0..=last {
+            let mut bytes = served.block_bytes(sbn).to_vec();
+            bytes[0] ^= u8::from(sbn == last);
+            assert!(self.sink.store_block(served.block(sbn), &bytes));
+        }
+        last
     }
 
     /// Receives only the missing symbols of an item: missing source symbols first, then repair

@@ -46,8 +46,9 @@
 //!
 //! So everybody can come, under a number of its own, and nobody speaks under another's. Signatures
 //! are checked at most as often as [`CHECKS`] says, and pairs are made at most [`JOINS`] times a
-//! second. A node under a flood of signatures hears some of its parent's beacons only, so its
-//! parent may be silent for longer then ([`Authentic::take_deafness`]).
+//! second. Not checked are those of messages that change nothing at the node, such as a sibling's
+//! NACK that spares none of its own. A node under a flood of signatures hears some of its parent's
+//! beacons only, so its parent may be silent for longer then ([`Authentic::take_deafness`]).
 //!
 //! # Messages
 //!
