@@ -197,11 +197,14 @@ impl Client {
         self.acknowledged = Some(segment.ack);
     }
 
-    /// Returns whether the data of a segment is within what it permits, and within its stream.
+    /// Returns whether the data of a segment is within what it permits, and within its stream. A
+    /// question of the server repeats the number before what the client has, which is that of the
+    /// SYN before it has any byte [RFC 9293 §3.8.4].
     fn takes(&self, segment: &Segment) -> bool {
         let data_end = segment.seq.wrapping_add(segment.len);
         let fits = self.permitted.is_some_and(|edge| ahead(data_end, edge) <= 0);
-        fits && self.first.is_some_and(|first| ahead(segment.seq, first) >= 0)
+        let questions = i32::from(segment.len == 1);
+        fits && self.first.is_some_and(|first| ahead(segment.seq, first) >= -questions)
     }
 }
 
