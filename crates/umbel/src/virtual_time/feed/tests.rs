@@ -42,12 +42,12 @@ fn check(seeds: u64, scenario: Scenario) {
 
 #[test]
 fn files_arrive_over_lossy_links() {
-    check(40, Scenario { loss: 0.2, ..Scenario::default() });
+    check(20, Scenario { loss: 0.2, ..Scenario::default() });
 }
 
 #[test]
 fn a_pipe_arrives_over_lossy_links() {
-    check(40, Scenario { pipe: true, loss: 0.2, ..Scenario::default() });
+    check(20, Scenario { pipe: true, loss: 0.2, ..Scenario::default() });
 }
 
 #[test]
@@ -58,29 +58,29 @@ fn receivers_that_come_late_get_what_was_sent_before() {
         linger: Duration::from_secs(10),
         ..Scenario::default()
     };
-    check(40, scenario);
+    check(20, scenario);
 }
 
 #[test]
 fn disks_may_be_full_and_slow_for_a_while() {
-    check(40, Scenario { full: true, slow: Duration::from_secs(1), ..Scenario::default() });
+    check(20, Scenario { full: true, slow: Duration::from_secs(1), ..Scenario::default() });
 }
 
 #[test]
 fn a_file_that_was_altered_on_the_way_is_received_again() {
-    check(40, Scenario { alters: 1, ..Scenario::default() });
+    check(20, Scenario { alters: 1, ..Scenario::default() });
 }
 
 #[test]
 fn receivers_that_crash_or_are_ended_hold_nobody_up() {
     let scenario = Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, ..Scenario::default() };
-    check(40, scenario);
+    check(20, scenario);
     check(20, Scenario { pipe: true, ..scenario });
 }
 
 #[test]
 fn everyone_hears_that_the_sender_was_ended() {
-    for_seeds(40, |seed| {
+    for_seeds(20, |seed| {
         let at = Some(ms(3_100 + seed * 37 % 500));
         for pipe in [false, true] {
             let scenario =
@@ -101,7 +101,7 @@ fn everyone_hears_that_the_sender_was_ended() {
 
 #[test]
 fn receivers_of_a_source_that_crashed_end_with_a_reason() {
-    for_seeds(20, |seed| {
+    for_seeds(8, |seed| {
         let at = Some(ms(3_050 + seed * 41 % 500));
         let scenario = Scenario { source_crash: at, wait_for: THREE_S, ..Scenario::default() };
         let mut world = World::new(scenario, seed);
@@ -153,7 +153,7 @@ fn everything_at_once() {
         linger: Duration::from_secs(8),
         ..Scenario::default()
     };
-    check(40, scenario);
+    check(20, scenario);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn nothing_is_sent_again_to_receivers_that_have_everything() {
 #[test]
 fn receivers_that_have_everything_are_waited_for_and_hold_up_nobody_who_lacks_it() {
     for have_all in [5, 6] {
-        check(40, Scenario { have_all, loss: 0.05, ..Scenario::default() });
+        check(20, Scenario { have_all, loss: 0.05, ..Scenario::default() });
     }
 }
 
@@ -183,11 +183,11 @@ fn receivers_that_have_everything_are_waited_for_and_hold_up_nobody_who_lacks_it
 /// and cannot say so before the source ends; with a token that is so with the 18th seed.
 fn check_access(access: Access) {
     let scenario = Scenario { access, loss: 0.2, ..Scenario::default() };
-    check(16, scenario);
-    check(16, Scenario { pipe: true, ..scenario });
+    check(8, scenario);
+    check(8, Scenario { pipe: true, ..scenario });
     let linger = Duration::from_secs(10);
-    check(10, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, linger, ..scenario });
-    check(10, Scenario { alters: 1, ..scenario });
+    check(5, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, linger, ..scenario });
+    check(5, Scenario { alters: 1, ..scenario });
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn long_messages_leave_room_for_data_at_the_lowest_rate() {
     for recovery in [Recovery::Tree, Recovery::Source, Recovery::Srm, Recovery::Lms] {
         let slow = Duration::from_secs(1);
         check(
-            9,
+            5,
             Scenario { access: Access::Keyed, recovery, full: true, slow, ..Scenario::default() },
         );
     }
@@ -221,17 +221,17 @@ fn long_messages_leave_room_for_data_at_the_lowest_rate() {
 fn check_recovery(recovery: Recovery, lms_routers: bool, source_replier: bool) {
     let scenario =
         Scenario { recovery, lms_routers, source_replier, loss: 0.1, ..Scenario::default() };
-    check(12, scenario);
-    check(12, Scenario { pipe: true, ..scenario });
-    check(12, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, ..scenario });
+    check(6, scenario);
+    check(6, Scenario { pipe: true, ..scenario });
+    check(6, Scenario { crashes: 2, interrupts: 1, wait_for: THREE_S, ..scenario });
     let late = Scenario {
         within: Duration::from_secs(8),
         wait_for: WaitFor::Receivers(1),
         linger: Duration::from_secs(10),
         ..scenario
     };
-    check(12, late);
-    check(12, Scenario { full: true, slow: Duration::from_secs(1), ..scenario });
+    check(6, late);
+    check(6, Scenario { full: true, slow: Duration::from_secs(1), ..scenario });
 }
 
 #[test]

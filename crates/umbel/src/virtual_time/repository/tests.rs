@@ -197,7 +197,7 @@ fn check(seeds: u64, scenario: Scenario) {
 
 #[test]
 fn everything_arrives_over_lossy_links() {
-    check(40, Scenario { clients: 4, loss: 0.3, slow_symbols: 20, ..Scenario::default() });
+    check(20, Scenario { clients: 4, loss: 0.3, slow_symbols: 20, ..Scenario::default() });
 }
 
 #[test]
@@ -216,35 +216,35 @@ fn nobody_is_left_behind_at_the_server() {
 #[test]
 fn announcements_in_a_group_serve_as_well() {
     let scenario = Scenario { clients: 4, loss: 0.2, control: true, ..Scenario::default() };
-    check(40, scenario);
+    check(20, scenario);
 }
 
 #[test]
 fn a_session_that_is_cut_is_opened_again_and_nothing_is_lost() {
-    check(40, Scenario { clients: 3, loss: 0.2, cuts: 4, ..Scenario::default() });
+    check(20, Scenario { clients: 3, loss: 0.2, cuts: 4, ..Scenario::default() });
 }
 
 #[test]
 fn a_client_that_hears_no_multicast_gets_everything_on_its_session() {
     let scenario = Scenario { clients: 2, loss: 0.1, deaf: true, cuts: 2, ..Scenario::default() };
-    check(40, scenario);
+    check(20, scenario);
 }
 
 #[test]
 fn a_server_that_takes_the_place_of_one_that_crashed_ends_what_that_began() {
-    check(40, Scenario { clients: 3, loss: 0.2, restarts: true, ..Scenario::default() });
+    check(20, Scenario { clients: 3, loss: 0.2, restarts: true, ..Scenario::default() });
 }
 
 #[test]
 fn disks_may_be_full_and_slow_for_a_while() {
     let faults = Faults { slow: Duration::from_secs(2), ..Faults::default() };
-    check(40, Scenario { clients: 3, loss: 0.2, full: true, faults, ..Scenario::default() });
+    check(20, Scenario { clients: 3, loss: 0.2, full: true, faults, ..Scenario::default() });
 }
 
 #[test]
 fn symbols_that_are_altered_cost_time_and_no_byte() {
     let faults = Faults { altered: 0.02, slow: Duration::from_millis(50) };
-    check(40, Scenario { clients: 2, loss: 0.1, faults, ..Scenario::default() });
+    check(20, Scenario { clients: 2, loss: 0.1, faults, ..Scenario::default() });
 }
 
 #[test]
@@ -262,13 +262,13 @@ fn everything_at_once() {
         sealed: Some(OFTEN),
         slow_symbols: 20,
     };
-    check(40, scenario);
+    check(20, scenario);
 }
 
 #[test]
 fn no_packet_is_lost_when_the_key_changes_whoever_comes_and_goes() {
     let changes = AtomicU64::new(0);
-    for_seeds(40, |seed| {
+    for_seeds(20, |seed| {
         let (control, cuts) = (seed % 2 == 0, if seed % 3 == 0 { 3 } else { 0 });
         let scenario = Scenario {
             clients: 4,
@@ -296,7 +296,7 @@ fn no_packet_is_lost_when_the_key_changes_whoever_comes_and_goes() {
 #[test]
 fn who_has_left_reads_nothing_of_what_comes_after_the_next_change() {
     let heard = AtomicU64::new(0);
-    for_seeds(40, |seed| {
+    for_seeds(20, |seed| {
         let scenario = Scenario {
             clients: 3,
             loss: 0.2,
