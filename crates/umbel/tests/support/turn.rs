@@ -1,29 +1,52 @@
-//! Turns: sessions of pictures need a core each while they last, so few run at a time.
+//! Turns: sessions of pictures need processors while they last, so few run at a time.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Most sessions at a time.
-const AT_A_TIME: usize = 2;
+/// What there is for all sessions, in the shares that one of small pictures needs.
+const SHARES: usize = 4;
 
-static RUNNING: Mutex<usize> = Mutex::new(0);
-static ENDED: Condvar = Condvar::new();
+/// Who has a turn, and who has the next.
+struct Turns {
+    taken: usize,
+    /// Number of those that came, and of those that have or had a turn.
+    came: u64,
+    served: u64,
+}
 
-/// One session's turn, until it is dropped.
-pub(crate) struct Turn(());
+static TURNS: Mutex<Turns> = Mutex::new(Turns { taken: 0, came: 0, served: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+/// One session's turn, until it is dropped, and the shares that it takes.
+pub(crate) struct Turn(usize);
 
 impl Turn {
-    /// Waits for a turn.
+    /// Waits for a turn of a session whose pictures keep half of a processor busy, or ffmpeg.
     pub(crate) fn wait() -> Turn {
-        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = ENDED.wait_while(running, |running| *running >= AT_A_TIME);
-        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
-        Turn(())
+        Turn::wait_for(2)
+    }
+
+    /// Waits for a turn of a session of small pictures, a tenth of a processor.
+    pub(crate) fn wait_small() -> Turn {
+        Turn::wait_for(1)
+    }
+
+    /// Waits for so many shares. Nobody overtakes who waits, or small sessions would keep out others.
+    fn wait_for(shares: usize) -> Turn {
+        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = turns.came;
+        turns.came += 1;
+        let waits = |turns: &mut Turns| turns.served != number || turns.taken + shares > SHARES;
+        let mut turns = CHANGED.wait_while(turns, waits).unwrap_or_else(PoisonError::into_inner);
+        turns.taken += shares;
+        turns.served += 1;
+        CHANGED.notify_all();
+        Turn(shares)
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        ENDED.notify_one();
+        TURNS.lock().unwrap_or_else(PoisonError::into_inner).taken -= self.0;
+        CHANGED.notify_all();
     }
 }
