@@ -30,7 +30,7 @@ impl Turn {
         Turn::wait_for(1)
     }
 
-    /// Waits for so many shares. Nobody overtakes who waits, or small sessions would keep out others.
+    /// Waits for so many shares. Nobody overtakes, or small sessions would keep out others.
     fn wait_for(shares: usize) -> Turn {
         let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
         let number = turns.came;
