@@ -277,7 +277,7 @@ fn nothing_of_a_stranger_gets_into_a_layered_video() {
     const SIZE: (u32, u32) = (160, 90);
     const PICTURES: u64 = 30;
     let Some(lab) = town() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, PICTURES);
     let source = streams.stream("clip.y4m", &["--layers", "100k,100k", "--fec", "8+4,8+4"]);
     let mark = mark(&source.process.events("streaming")[0]);

@@ -59,7 +59,7 @@ fn two_hosts() -> Option<Lab> {
 #[test]
 fn what_cannot_be_streamed_is_said_in_one_line() {
     let Some(lab) = two_hosts() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, 20);
     let stream = |line: &str, code, words: &[&str]| {
         fails(&streams, "h1", &format!("\"$UMBEL\" stream {line} --name x"), code, words);
@@ -103,7 +103,7 @@ fn what_cannot_be_streamed_is_said_in_one_line() {
 #[test]
 fn odd_sizes_and_converted_videos_are_watched_like_any_other() {
     let Some(lab) = two_hosts() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("odd.y4m", (35, 17), 60);
     install_ffmpeg(
         &streams,
@@ -166,7 +166,7 @@ fn interrupt(shell: &Child) {
 #[test]
 fn what_cannot_be_watched_is_said_in_one_line() {
     let Some(lab) = two_hosts() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, 60);
     let source = streams.stream("clip.y4m", &[]);
     let watch = |line: &str, code, words: &[&str]| {
@@ -225,7 +225,7 @@ fn layers_that_come_in_any_order_or_not_at_all_still_make_a_picture() {
     let mess = Impairment::none().loss(0.1).delay(Duration::from_millis(20));
     let mess = Impairment { reorder: 0.2, duplicate: 0.1, ..mess };
     let Some(lab) = lab(&star(1, mess)) else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, 60);
     let options = ["--layers", "64k,64k,64k", "--fec", "8+4,8+4,8+4"];
     let _source = streams.stream("clip.y4m", &options);
@@ -241,7 +241,7 @@ fn layers_that_come_in_any_order_or_not_at_all_still_make_a_picture() {
 #[test]
 fn a_source_that_is_started_again_is_followed_and_one_that_is_gone_is_given_up() {
     let Some(lab) = two_hosts() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, 60);
     let mut source = streams.stream("clip.y4m", &[]);
     let mut receiver = streams.watch("h2", &["--patience", "15s", "-o", "out.y4m"]);
@@ -266,7 +266,7 @@ fn a_source_that_is_started_again_is_followed_and_one_that_is_gone_is_given_up()
 #[test]
 fn who_is_told_to_end_leaves_and_says_goodbye() {
     let Some(lab) = two_hosts() else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", SIZE, 60);
     let mut source = streams.stream("clip.y4m", &[]);
     let mut receiver = streams.watch("h2", &[]);

@@ -109,7 +109,7 @@ fn a_sender_is_believed_the_first_time_and_nobody_else_after_it() {
 #[test]
 fn a_stream_is_taken_from_the_sender_that_is_known() {
     let Some(lab) = lab(&star(1, Impairment::none())) else { return };
-    let streams = Streams::small(&lab);
+    let streams = Streams::new(&lab);
     streams.make_clip("clip.y4m", (160, 90), 45);
     let source = |state: &str| {
         let source = streams.stream("clip.y4m", &["--layers", "100k", "--state-dir", state]);

@@ -54,19 +54,10 @@ pub(crate) struct Streams<'lab> {
 impl<'lab> Streams<'lab> {
     /// Creates the streams of a lab. Announcements and queries reach all hosts.
     pub(crate) fn new(lab: &'lab Lab) -> Streams<'lab> {
-        Streams::with(lab, Turn::wait())
-    }
-
-    /// Creates the streams of a lab whose pictures have 160x90 samples or less.
-    pub(crate) fn small(lab: &'lab Lab) -> Streams<'lab> {
-        Streams::with(lab, Turn::wait_small())
-    }
-
-    fn with(lab: &'lab Lab, turn: Turn) -> Streams<'lab> {
         let directories = DIRECTORIES.map(|group| group.parse().unwrap());
         lab.route_multicast_from_all(directories).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        Streams { lab, logs: Logs::default(), directory, _turn: turn }
+        Streams { lab, logs: Logs::default(), directory, _turn: Turn::wait() }
     }
 
     pub(crate) fn host(&self, name: &str) -> Node<'lab> {
