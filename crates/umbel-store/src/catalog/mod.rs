@@ -6,6 +6,7 @@ mod handles;
 mod known;
 mod pattern;
 mod select;
+mod stretches;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -318,7 +319,7 @@ impl Catalog {
         let item = self.item(toi)?;
         let partition = Partition::new(&item.oti);
         let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
-        let digests = digest::of_item_and_blocks(&*self.peek(&item)?, item.size(), &partition);
+        let digests = stretches::of_item_and_blocks(&*self.peek(&item)?, &partition);
         let (whole, blocks) = digests.map_err(|fault| item.gone(fault))?;
         item.digest.get_or_init(|| whole);
         Ok(blocks)
