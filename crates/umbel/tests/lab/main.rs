@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod a_dozen_receivers;
 mod admit;
 mod control;
 mod doctor;
