@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
-use crate::stream::{LOOK, MINUTE, PICTURES, SIZE, wait_until};
+use crate::stream::{MINUTE, PICTURES, SIZE};
 use crate::support::bench::SOON;
 use crate::support::lab;
 use crate::support::process::Process;
-use crate::support::streams::{Bottleneck, Site, Streams, level, sites};
+use crate::support::streams::{Bottleneck, LOOK, Site, Streams, level, sites};
 
 #[test]
 fn at_three_sites_get_what_their_links_carry() {
@@ -35,7 +35,7 @@ fn at_three_sites_get_what_their_links_carry() {
     };
     let start = Instant::now();
     let mut reached = [None; 12];
-    wait_until(&streams, "all have the best level", 3 * MINUTE, || {
+    streams.wait_until("all have the best level", 3 * MINUTE, || {
         look();
         for (reached, (site, receiver)) in reached.iter_mut().zip(&receivers) {
             if level(receiver) >= LEVELS[*site] {
@@ -61,7 +61,7 @@ fn at_three_sites_get_what_their_links_carry() {
     println!("packets of layers that nobody wanted: {unwanted:?}");
     assert!(bottlenecks.iter().all(Bottleneck::lets_go));
     assert!(at_best.iter().sum::<u32>() * 10 > looks * 12 * 7, "{at_best:?}");
-    wait_until(&streams, "who has lost a layer has it again", 3 * MINUTE, || {
+    streams.wait_until("who has lost a layer has it again", 3 * MINUTE, || {
         for (at_best, (site, receiver)) in at_best.iter_mut().zip(&receivers) {
             *at_best += u32::from(level(receiver) >= LEVELS[*site]);
         }

@@ -1,6 +1,6 @@
 //! `umbel stream` and `umbel watch` between hosts, over links that carry all layers or few.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::bench::SOON;
 use crate::support::streams::{Streams, level, sites};
@@ -12,25 +12,6 @@ pub(crate) const SIZE: (u32, u32) = (320, 180);
 /// Pictures of a clip, which is repeated.
 pub(crate) const PICTURES: u64 = 45;
 pub(crate) const MINUTE: Duration = Duration::from_mins(1);
-/// Interval at which levels are looked at.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
-
-/// Waits until a condition holds, and fails with the output of all programs if it does not.
-#[track_caller]
-pub(crate) fn wait_until(
-    streams: &Streams<'_>,
-    what: &str,
-    timeout: Duration,
-    mut holds: impl FnMut() -> bool,
-) {
-    let until = Instant::now() + timeout;
-    while !holds() {
-        if Instant::now() > until {
-            streams.logs.fail(&format!("not within {timeout:?}: {what}"));
-        }
-        std::thread::sleep(LOOK);
-    }
-}
 
 #[test]
 fn a_link_that_changes_is_followed_both_ways() {
@@ -40,13 +21,13 @@ fn a_link_that_changes_is_followed_both_ways() {
     let source = streams.stream("clip.y4m", &["--layers", "200k,400k,800k"]);
     let receivers = ["a1", "a2"].map(|host| streams.watch(host, &[]));
     let all = |is: fn(u64) -> bool| receivers.iter().all(|receiver| is(level(receiver)));
-    wait_until(&streams, "all layers", MINUTE, || all(|level| level == 3));
+    streams.wait_until("all layers", MINUTE, || all(|level| level == 3));
     let wide = lab.impairment("r0", "ra").unwrap();
     let narrow = umbel_lab::Impairment { rate: Some("300k".parse::<Rate>().unwrap()), ..wide };
     lab.set_link("r0", "ra", narrow).unwrap();
-    wait_until(&streams, "the base alone", Duration::from_secs(40), || all(|level| level == 1));
+    streams.wait_until("the base alone", Duration::from_secs(40), || all(|level| level == 1));
     lab.set_link("r0", "ra", wide).unwrap();
-    wait_until(&streams, "more again", MINUTE, || all(|level| level >= 2));
+    streams.wait_until("more again", MINUTE, || all(|level| level >= 2));
     drop(source);
 }
 
@@ -59,7 +40,7 @@ fn a_stream_passes_routers_by_ipv6_and_without_a_control_group() {
         let source = streams.stream("clip.y4m", &[options, &["--layers", "100k,100k"]].concat());
         assert_eq!(source.layers[0].is_ipv6(), options == ["--ipv6"]);
         let mut receiver = streams.watch("a1", &["-o", "out.y4m"]);
-        wait_until(&streams, "both layers", MINUTE, || level(&receiver) == 2);
+        streams.wait_until("both layers", MINUTE, || level(&receiver) == 2);
         source.process.signal(Signal::SIGINT);
         let summary = receiver.wait_done(SOON);
         assert!(summary["screen"]["shown"].as_u64().unwrap() > 30, "{summary}");
@@ -74,7 +55,7 @@ fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
     let source = streams.stream("clip.y4m", &["--layers", "200k,400k"]);
     let modest = streams.watch("a1", &["--max-level", "1"]);
     let mut greedy = streams.watch("a2", &[]);
-    wait_until(&streams, "both layers", Duration::from_secs(40), || level(&greedy) == 2);
+    streams.wait_until("both layers", Duration::from_secs(40), || level(&greedy) == 2);
     let carried = || {
         let before = streams.came("a", &source);
         std::thread::sleep(Duration::from_millis(500));
@@ -83,9 +64,9 @@ fn a_receiver_that_was_stopped_does_not_congest_its_site_once_it_is_gone() {
     };
     greedy.signal(Signal::SIGSTOP);
     // It holds its groups, like any host that does not say otherwise.
-    wait_until(&streams, "both layers, held", MINUTE, || carried() == [true, true]);
+    streams.wait_until("both layers, held", MINUTE, || carried() == [true, true]);
     greedy.kill();
-    wait_until(&streams, "the base alone", MINUTE, || carried() == [true, false]);
+    streams.wait_until("the base alone", MINUTE, || carried() == [true, false]);
     assert_eq!(level(&modest), 1);
 }
 
@@ -104,7 +85,7 @@ fn the_end_of_a_stream_is_heard_though_its_first_announcement_is_lost() {
     streams.make_clip("clip.y4m", SIZE, PICTURES);
     let mut source = streams.stream("clip.y4m", &["--layers", "100k"]).process;
     let mut receiver = streams.watch("a1", &[]);
-    wait_until(&streams, "a level", MINUTE, || level(&receiver) == 1);
+    streams.wait_until("a level", MINUTE, || level(&receiver) == 1);
     source.signal(Signal::SIGINT);
     assert_eq!(source.wait_done(SOON)["interrupted"], true);
     assert_eq!(receiver.wait_done(SOON)["over"], true);

@@ -22,6 +22,9 @@ use super::turn::Turn;
 /// Groups where streams are announced and asked for, of either family.
 const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 
+/// Interval at which levels and links are looked at.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+
 /// A site: name, rate of its link, number of receivers.
 pub(crate) type Site = (&'static str, &'static str, usize);
 
@@ -58,6 +61,23 @@ impl<'lab> Streams<'lab> {
         lab.route_multicast_from_all(directories).unwrap();
         let directory = tempfile::tempdir().unwrap();
         Streams { lab, logs: Logs::default(), directory, _turn: Turn::wait() }
+    }
+
+    /// Waits until a condition holds, and fails with the output of all programs if it does not.
+    #[track_caller]
+    pub(crate) fn wait_until(
+        &self,
+        what: &str,
+        timeout: Duration,
+        mut holds: impl FnMut() -> bool,
+    ) {
+        let until = Instant::now() + timeout;
+        while !holds() {
+            if Instant::now() > until {
+                self.logs.fail(&format!("not within {timeout:?}: {what}"));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     pub(crate) fn host(&self, name: &str) -> Node<'lab> {
