@@ -1,13 +1,9 @@
 //! Measures the emulator's throughput. Not run by default, since it measures the machine:
-//! `cargo test --release -p umbel-lab --test throughput -- --ignored --nocapture`.
-
-#![allow(clippy::unwrap_used)]
-
-mod common;
+//! `cargo test --release -p umbel-lab --test all throughput:: -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
-use common::{lab, receive, socket};
+use crate::support::{self, lab, receive, socket};
 use umbel_lab::{Impairment, Topology};
 
 /// Returns the processor time of the emulator's threads, which live as long as their lab.
@@ -33,7 +29,7 @@ fn an_emulated_link_carries_a_hundred_thousand_packets_a_second() {
             let (h1, h2) = (lab.host("h1").unwrap(), lab.host("h2").unwrap());
             let to = (h2.addr4(), 7500);
             let (a, b) = (socket(h1, h1.addr4().into(), 0), socket(h2, h2.addr4().into(), 7500));
-            common::warm_up(&a, &b, to.into());
+            support::warm_up(&a, &b, to.into());
             let datagram = vec![0; length];
             let sending = Duration::from_secs(1);
             let start = Instant::now();

@@ -1,16 +1,12 @@
 //! Hosts, switches and routers without impairments.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LAST_RESORT, lab, receive, socket};
+use crate::support::{self, LAST_RESORT, lab, receive, socket};
 use umbel_lab::{Lab, LabError, Topology};
 
 /// The next port. Ports are not reused, since a fork of another test may hold a closed socket a
@@ -54,7 +50,7 @@ fn routers_forward_along_a_line_and_a_tree() {
     exchange(&lab, "h1", "h2", false);
     exchange(&lab, "h1", "h2", true);
     drop(lab);
-    let Some(lab) = common::lab(&Topology::tree(2, 2)) else { return };
+    let Some(lab) = support::lab(&Topology::tree(2, 2)) else { return };
     exchange(&lab, "h1", "h4", false);
     exchange(&lab, "src", "h3", true);
 }

@@ -1,16 +1,12 @@
 //! Nothing survives its owner, and an ordinary user can own a lab.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{LAST_RESORT, lab};
+use crate::support::{self, LAST_RESORT, lab};
 use umbel_lab::{Lab, Topology};
 
 /// Runs the test called `name` of this binary in its own process, with `ROLE` set.
@@ -44,7 +40,7 @@ fn holders(namespaces: &[PathBuf]) -> Vec<String> {
 #[test]
 #[allow(clippy::zombie_processes)]
 fn nothing_is_left_after_the_owner_was_killed() {
-    const NAME: &str = "nothing_is_left_after_the_owner_was_killed";
+    const NAME: &str = "cleanup::nothing_is_left_after_the_owner_was_killed";
     if std::env::var_os("ROLE").is_some() {
         let lab = Lab::up(&Topology::star(2).loss(0.1)).unwrap();
         let host = |name| lab.host(name).unwrap();
@@ -93,7 +89,7 @@ fn wait_until_gone(namespaces: &[PathBuf]) {
 
 #[test]
 fn an_ordinary_user_can_own_a_lab_or_is_told_why_not() {
-    const NAME: &str = "an_ordinary_user_can_own_a_lab_or_is_told_why_not";
+    const NAME: &str = "cleanup::an_ordinary_user_can_own_a_lab_or_is_told_why_not";
     if std::env::var_os("ROLE").is_some() {
         if let Err(reason) = Lab::available() {
             println!("\nREFUSED {reason}");
@@ -138,13 +134,13 @@ fn use_everything(lab: &Lab) {
     lab.route_multicast("h1", "ff15::1".parse().unwrap()).unwrap();
     lab.set_link_up("h1", "r1", false).unwrap();
     lab.set_link_up("h1", "r1", true).unwrap();
-    let receiver = common::socket(h2, group, 7400);
+    let receiver = support::socket(h2, group, 7400);
     receiver.join_multicast_v4(&"239.1.1.1".parse().unwrap(), &h2.addr4()).unwrap();
     receiver.set_read_timeout(Some(LAST_RESORT)).unwrap();
-    let sender = common::socket(lab.host("h1").unwrap(), group, 0);
+    let sender = support::socket(lab.host("h1").unwrap(), group, 0);
     sender.set_multicast_ttl_v4(5).unwrap();
     sender.send_to(b"hello", (group, 7400)).unwrap();
-    assert!(common::receive(&receiver, &mut [0; 10]).is_ok());
+    assert!(support::receive(&receiver, &mut [0; 10]).is_ok());
     let status = h2.command("ip").args(["link", "set", "eth0", "mtu", "1400"]).status().unwrap();
     assert!(status.success());
     assert!(lab.link_stats()[1].directions.unwrap()[0].delivered > 0);

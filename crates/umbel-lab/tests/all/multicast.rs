@@ -1,14 +1,10 @@
 //! Groups across switches and routers.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LAST_RESORT, lab, receive, socket};
+use crate::support::{LAST_RESORT, lab, receive, socket};
 use umbel_lab::{Lab, NodeKind, Topology};
 
 const PORT: u16 = 7300;

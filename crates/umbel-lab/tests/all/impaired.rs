@@ -1,15 +1,11 @@
 //! Tests of the emulator with real traffic.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{LAST_RESORT, SILENCE, Traffic, lab, receive, socket, warm_up};
+use crate::support::{Ends, LAST_RESORT, SILENCE, Traffic, lab, receive, socket, warm_up};
 use umbel_engine::units::Rate;
 use umbel_lab::{Impairment, Lab, Queue, Topology};
 
@@ -23,20 +19,19 @@ fn star(impairment: Impairment) -> Topology {
     Topology::star(2).emulated().with_link(|link| link.b_to_a = impairment)
 }
 
-/// Opens sockets on `h1` and `h2` that have resolved each other. Returns them with the address of
-/// the second.
-fn ends(lab: &Lab) -> (UdpSocket, UdpSocket, SocketAddr) {
+/// Opens sockets on `h1` and `h2` that have resolved each other.
+fn ends(lab: &Lab) -> Ends {
     let (h1, h2) = (lab.host("h1").unwrap(), lab.host("h2").unwrap());
     let to = SocketAddr::new(h2.addr4().into(), NEXT_PORT.fetch_add(1, Ordering::Relaxed));
-    let (a, b) = (socket(h1, to.ip(), 0), socket(h2, to.ip(), to.port()));
-    warm_up(&a, &b, to);
-    (a, b, to)
+    let (sender, receiver) = (socket(h1, to.ip(), 0), socket(h2, to.ip(), to.port()));
+    warm_up(&sender, &receiver, to);
+    Ends { sender, receiver, to }
 }
 
 /// Sends `count` datagrams `gap` apart while the receiver reads. Returns those that arrive.
 fn sent_and_received(lab: &Lab, count: u32, gap: Duration) -> Vec<(u32, Vec<u8>)> {
     let ends = ends(lab);
-    Traffic::new(lab).carry(&ends, count, 500, gap)
+    Traffic::new(lab).carry(&ends, count, 500, gap).0
 }
 
 fn share(part: usize, whole: u32) -> f64 {
@@ -73,13 +68,13 @@ fn loss_and_rate_can_change_while_traffic_runs() {
     assert!((lab.impairment("sw", "h2").unwrap().loss - 0.5).abs() < 1e-9);
     let ends = ends(&lab);
     let traffic = Traffic::new(&lab);
-    let received = traffic.carry(&ends, 2_000, 500, GAP).len();
+    let received = traffic.carry(&ends, 2_000, 500, GAP).0.len();
     assert!((800..1_200).contains(&received), "{received}");
     lab.set_link_up("h2", "sw", false).unwrap();
-    assert_eq!(traffic.carry(&ends, 100, 500, GAP).len(), 0);
+    assert_eq!(traffic.carry(&ends, 100, 500, GAP).0.len(), 0);
     lab.set_link_up("sw", "h2", true).unwrap();
     lab.set_link("h2", "sw", Impairment::none()).unwrap();
-    assert_eq!(traffic.carry(&ends, 100, 500, GAP).len(), 100);
+    assert_eq!(traffic.carry(&ends, 100, 500, GAP).0.len(), 100);
 }
 
 #[test]
@@ -87,11 +82,11 @@ fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
     let delay = Duration::from_millis(30);
     let Some(lab) = lab(&star(Impairment::none().delay(delay))) else { return };
     let ends = ends(&lab);
-    ends.1.set_read_timeout(Some(LAST_RESORT)).unwrap();
+    ends.receiver.set_read_timeout(Some(LAST_RESORT)).unwrap();
     let passage = || {
         let start = Instant::now();
-        ends.0.send_to(b"0123", ends.2).unwrap();
-        receive(&ends.1, &mut [0; 10]).unwrap();
+        ends.sender.send_to(b"0123", ends.to).unwrap();
+        receive(&ends.receiver, &mut [0; 10]).unwrap();
         start.elapsed()
     };
     let times: Vec<Duration> = (0..20).map(|_| passage()).collect();
@@ -103,8 +98,8 @@ fn a_delay_is_held_to_within_milliseconds_and_jitter_does_not_reorder() {
     let jittered =
         Impairment { jitter: Duration::from_millis(20), ..Impairment::none().delay(delay) };
     lab.set_link_direction("sw", "h2", jittered).unwrap();
-    ends.1.set_read_timeout(Some(SILENCE)).unwrap();
-    let received = Traffic::new(&lab).carry(&ends, 200, 100, Duration::from_micros(500));
+    ends.receiver.set_read_timeout(Some(SILENCE)).unwrap();
+    let (received, _) = Traffic::new(&lab).carry(&ends, 200, 100, Duration::from_micros(500));
     assert_eq!(received.len(), 200);
     assert!(received.windows(2).all(|w| w[0].0 < w[1].0));
 }
@@ -114,19 +109,25 @@ fn a_rate_is_held() {
     let rate: Rate = "20M".parse().unwrap();
     let shaped = Impairment::none().rate(rate).queue(Queue::Packets(2_000));
     let Some(lab) = lab(&star(shaped)) else { return };
-    let (a, b, to) = ends(&lab);
-    b.set_read_timeout(Some(LAST_RESORT)).unwrap();
+    let ends = ends(&lab);
     let traffic = Traffic::new(&lab);
     // 958 + 42 bytes of headers make 1,000-byte frames: 0.4 ms each.
     let count = 1_000;
-    let expected = rate.time_for(u64::from(count) * 1_000).as_secs_f64();
     let share = || {
         let start = Instant::now();
-        traffic.burst(&a, to, count, 958, Duration::ZERO);
-        for _ in 0..count {
-            receive(&b, &mut [0; 2_000]).unwrap();
-        }
-        start.elapsed().as_secs_f64() / expected
+        let last_arrival = std::thread::scope(|scope| {
+            scope.spawn(|| traffic.burst(&ends.sender, ends.to, count, 958, Duration::ZERO));
+            let mut last = (0, start.elapsed());
+            let mut buffer = [0; 2_000];
+            // Without the last, if this host was too busy to read.
+            while last.0 + 1 < count && receive(&ends.receiver, &mut buffer).is_ok() {
+                let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+                last = (number, start.elapsed());
+            }
+            last
+        });
+        let (number, took) = last_arrival;
+        took.as_secs_f64() / rate.time_for((u64::from(number) + 1) * 1_000).as_secs_f64()
     };
     // Never too fast; once in a while without delay, however busy the machine is.
     let shares: Vec<f64> = (0..30)
@@ -141,13 +142,9 @@ fn a_rate_is_held() {
 fn a_queue_is_bounded_and_drops_the_newest() {
     let slow = Impairment::none().rate("1M".parse().unwrap()).queue(Queue::Packets(50));
     let Some(lab) = lab(&star(slow)) else { return };
-    let ends = ends(&lab);
-    let start = Instant::now();
-    let traffic = Traffic::new(&lab);
-    traffic.burst(&ends.0, ends.2, 1_000, 958, Duration::ZERO);
+    let (received, sending) = Traffic::new(&lab).carry(&ends(&lab), 1_000, 958, Duration::ZERO);
     // A frame takes 8 ms, so few leave the queue while the burst lasts.
-    let left = start.elapsed().as_millis() as usize / 8;
-    let received = traffic.collect(&ends.1);
+    let left = sending.as_millis() as usize / 8;
     assert!((49..=60 + left).contains(&received.len()), "{} got through", received.len());
     assert!((0..40).all(|n| received[n].0 == n as u32), "the oldest are kept");
     let dropped = lab.link_stats()[1].directions.unwrap()[1].queue_full as usize;
@@ -229,20 +226,21 @@ fn loss_at_the_switch_is_shared_and_at_the_hosts_independent() {
 #[test]
 fn segmented_sends_are_judged_packet_by_packet() {
     let Some(lab) = lab(&star(Impairment::none().loss(0.3)).seed(2)) else { return };
-    let (a, b, to) = ends(&lab);
-    nix::sys::socket::setsockopt(&a, nix::sys::socket::sockopt::UdpGsoSegment, &1_000).unwrap();
+    let Ends { sender, receiver, to } = ends(&lab);
+    nix::sys::socket::setsockopt(&sender, nix::sys::socket::sockopt::UdpGsoSegment, &1_000)
+        .unwrap();
     let traffic = Traffic::new(&lab);
-    let mut buffer = vec![0_u8; 40_000];
-    let mut sent = 0_u32;
-    for _ in 0..50 {
-        for segment in buffer.chunks_mut(1_000) {
-            segment[..4].copy_from_slice(&sent.to_be_bytes());
-            sent += 1;
+    let sent = 2_000;
+    let (received, ()) = traffic.read_during(&receiver, sent, || {
+        let mut buffer = vec![0_u8; 40_000];
+        for first in (0..sent).step_by(40) {
+            for (number, segment) in (first..).zip(buffer.chunks_mut(1_000)) {
+                segment[..4].copy_from_slice(&number.to_be_bytes());
+            }
+            sender.send_to(&buffer, to).unwrap();
+            traffic.wait_for_room(40, Some(&receiver));
         }
-        a.send_to(&buffer, to).unwrap();
-    }
-    traffic.announce(sent);
-    let received = traffic.collect(&b);
+    });
     assert!(received.iter().all(|(_, datagram)| datagram.len() == 1_000));
     let lost = 1.0 - share(received.len(), sent);
     assert!((0.25..0.35).contains(&lost), "{lost}");
@@ -252,7 +250,7 @@ fn segmented_sends_are_judged_packet_by_packet() {
 fn an_emulated_link_carries_tcp_and_jumbo_frames() {
     let topology = Topology::line(0).mtu(9_000).delay(Duration::from_millis(1));
     let Some(lab) = lab(&topology) else { return };
-    let received = Traffic::new(&lab).carry(&ends(&lab), 10, 8_972, GAP);
+    let (received, _) = Traffic::new(&lab).carry(&ends(&lab), 10, 8_972, GAP);
     assert_eq!(received.len(), 10);
     assert!(received.iter().all(|(_, d)| d.len() == 8_972));
     let h2 = lab.host("h2").unwrap();
