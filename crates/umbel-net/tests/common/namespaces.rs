@@ -6,54 +6,120 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by test binaries")]
 
 use std::io::Write as _;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use nix::sched::{CloneFlags, unshare};
 
+/// Set to the name of a test in the process that runs it alone.
 const INSIDE: &str = "UMBEL_NET_TEST_INSIDE";
 
-/// Runs the body of test `name` in its own network namespace.
-pub fn in_namespace(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
+/// Runs the body of a test in its own network namespace. The body is a closure of the test's
+/// function, which tells the name of the test.
+pub fn in_namespace<F: FnOnce()>(body: F) {
+    if is_inside() {
         run("ip link set lo up");
         return body();
     }
+    let name = name_of_test::<F>();
     let root = nix::unistd::geteuid().is_root();
     let options: &[&str] = if root { &["--net"] } else { &["--map-root-user", "--net"] };
     if !Command::new("unshare").args(options).arg("true").status().is_ok_and(|s| s.success()) {
-        return skip(name, "this system does not let us make network namespaces");
+        return say_skipped(name, "this system does not let us make network namespaces");
     }
-    let status = Command::new("unshare")
-        .args(options)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--include-ignored", "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{name} failed in its namespace");
+    run_again(Command::new("unshare").args(options).arg(this_program()), name);
 }
 
-/// Runs test `name` once more without these capabilities, with `variable` set.
-pub fn run_without(capabilities: &str, name: &str, variable: &str) {
+/// Runs the body of a test in its own process, where it can measure the process.
+pub fn in_own_process<F: FnOnce()>(body: F) {
+    if is_inside() {
+        return body();
+    }
+    run_again(&mut Command::new(this_program()), name_of_test::<F>());
+}
+
+fn is_inside() -> bool {
+    std::env::var_os(INSIDE).is_some()
+}
+
+/// Runs a test once more by a command that starts this binary.
+fn run_again(command: &mut Command, name: &str) {
+    let output = command
+        .args(only(name))
+        .arg("--include-ignored")
+        .env(INSIDE, name)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && said.contains("1 passed");
+    assert!(passed, "{name} failed in its process: {said}");
+}
+
+/// Returns the path of the function that made a closure, without the crate.
+fn name_of_test<F>() -> &'static str {
+    let path = std::any::type_name::<F>();
+    let function = path.split("::{{closure}}").next().unwrap_or(path);
+    function.split_once("::").map_or(function, |(_, name)| name)
+}
+
+fn this_program() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// Returns the arguments with which this binary runs one test.
+fn only(name: &str) -> [&str; 4] {
+    ["--exact", name, "--nocapture", "--test-threads=1"]
+}
+
+/// Returns the name of the test that has this process to itself.
+fn inside() -> String {
+    std::env::var(INSIDE).expect("this runs in its own process")
+}
+
+/// Returns a command that runs the test of this process once more, with `variable` set.
+pub fn once_more(variable: &str) -> Command {
+    let mut command = Command::new(this_program());
+    command.args(only(&inside())).env(variable, "1");
+    command
+}
+
+/// Runs the test of this process once more without these capabilities, with `variable` set.
+pub fn run_without(capabilities: &str, variable: &str) {
     let status = Command::new("setpriv")
         .args([&format!("--bounding-set={capabilities}"), "--inh-caps=-all"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .arg(this_program())
+        .args(only(&inside()))
         .env(variable, "1")
         .status();
     match status {
-        Ok(status) => assert!(status.success(), "{name} failed without {capabilities}"),
-        Err(error) => skip(name, &format!("setpriv: {error}")),
+        Ok(status) => assert!(status.success(), "it failed without {capabilities}"),
+        Err(error) => skip(&format!("setpriv: {error}")),
     }
 }
 
+/// Returns whether `nft` works in this namespace. If not, reports the test as skipped.
+pub fn has_nft() -> bool {
+    let works = Command::new("nft").args(["list", "tables"]).output();
+    let works = works.is_ok_and(|output| output.status.success());
+    if !works {
+        skip("`nft` does not work here");
+    }
+    works
+}
+
+/// Reports why the test of this process is skipped.
+pub fn skip(reason: &str) {
+    say_skipped(&inside(), reason);
+}
+
 /// Reports on the real standard error why a test is skipped.
-pub fn skip(name: &str, reason: &str) {
+fn say_skipped(name: &str, reason: &str) {
     let required = std::env::var_os("UMBEL_LAB").is_some_and(|value| value == "required");
     assert!(!required, "{name} would be skipped, but UMBEL_LAB=required: {reason}");
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {reason}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
 
 /// Runs a command in the namespace of the calling thread.

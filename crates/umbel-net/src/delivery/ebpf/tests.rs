@@ -238,8 +238,7 @@ fn compare(classifier: Classifier, connected: &Connected) {
 
 #[test]
 fn program_and_rules_make_the_same_of_any_frame() {
-    const NAME: &str = "delivery::ebpf::tests::program_and_rules_make_the_same_of_any_frame";
-    in_namespace(NAME, || {
+    in_namespace(|| {
         for address in ["10.9.0.1", "10.9.0.2", "fd09::1", "fd09::2"] {
             let nodad = if address.contains(':') { "nodad" } else { "" };
             run(&format!("ip addr add {address} dev lo {nodad}"));
@@ -252,7 +251,7 @@ fn program_and_rules_make_the_same_of_any_frame() {
             match load(connected.source, connected.group, &lo) {
                 Ok(classifier) => compare(classifier, &connected),
                 Err(error @ (DeliveryError::NotPermitted { .. } | DeliveryError::OldKernel)) => {
-                    return skip(NAME, &error.to_string());
+                    return skip(&error.to_string());
                 }
                 Err(error) => panic!("{error}"),
             }

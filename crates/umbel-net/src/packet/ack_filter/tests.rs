@@ -171,15 +171,14 @@ fn compare(server: SocketAddr, client: IpAddr) -> Result<(), AckFilterError> {
 
 #[test]
 fn program_and_rule_drop_the_same_segments() {
-    const NAME: &str = "packet::ack_filter::tests::program_and_rule_drop_the_same_segments";
-    in_namespace(NAME, || {
+    in_namespace(|| {
         for (server, client) in [("10.9.0.1:8080", "10.9.0.2"), ("[fd09::1]:8080", "fd09::2")] {
             let result = compare(server.parse().unwrap(), client.parse().unwrap());
             match result {
                 Ok(()) => {}
                 Err(AckFilterError::Program(
                     error @ (ClassifierError::NotPermitted | ClassifierError::OldKernel),
-                )) => return skip(NAME, &error.to_string()),
+                )) => return skip(&error.to_string()),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -188,9 +187,7 @@ fn program_and_rule_drop_the_same_segments() {
 
 #[test]
 fn a_program_is_attached_until_it_is_dropped_and_takes_no_other_ones_place() {
-    const NAME: &str = "packet::ack_filter::tests::\
-                        a_program_is_attached_until_it_is_dropped_and_takes_no_other_ones_place";
-    in_namespace(NAME, || {
+    in_namespace(|| {
         run("ip link add one type veth peer name two");
         for name in ["one", "two", "lo"] {
             run(&format!("ip link set {name} up"));
@@ -201,7 +198,7 @@ fn a_program_is_attached_until_it_is_dropped_and_takes_no_other_ones_place() {
             let first = match AckFilter::open(server, &interface) {
                 Err(AckFilterError::Program(
                     error @ (ClassifierError::NotPermitted | ClassifierError::OldKernel),
-                )) => return skip(NAME, &error.to_string()),
+                )) => return skip(&error.to_string()),
                 first => first.unwrap(),
             };
             assert_eq!(first.mode(), mode);

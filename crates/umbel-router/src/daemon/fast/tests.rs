@@ -326,12 +326,12 @@ fn make_interfaces() {
 }
 
 /// Does something in both families, or in none if it returns false.
-fn in_both(name: &str, mut act: impl FnMut() -> bool) {
+fn in_both(mut act: impl FnMut() -> bool) {
     make_interfaces();
     for family in [Family::V4, Family::V6] {
         FAMILY.set(family);
         if !act() {
-            return skip(name, "no program can be loaded here");
+            return skip("no program can be loaded here");
         }
     }
 }
@@ -379,18 +379,15 @@ fn compare(set_size: usize) -> bool {
 
 #[test]
 fn program_and_daemon_make_the_same_of_any_packet() {
-    const NAME: &str = "daemon::fast::tests::program_and_daemon_make_the_same_of_any_packet";
-    in_namespace(NAME, || {
+    in_namespace(|| {
         // One replier for all links, and a chain of repliers.
-        in_both(NAME, || compare(32) && compare(1));
+        in_both(|| compare(32) && compare(1));
     });
 }
 
 #[test]
 fn a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it() {
-    const NAME: &str =
-        "daemon::fast::tests::a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it";
-    in_namespace(NAME, || in_both(NAME, requests_permit_so_many));
+    in_namespace(|| in_both(requests_permit_so_many));
 }
 
 fn requests_permit_so_many() -> bool {
@@ -421,8 +418,7 @@ fn requests_permit_so_many() -> bool {
 
 #[test]
 fn program_and_daemon_have_the_same_limits() {
-    const NAME: &str = "daemon::fast::tests::program_and_daemon_have_the_same_limits";
-    in_namespace(NAME, || in_both(NAME, limits_are_the_same));
+    in_namespace(|| in_both(limits_are_the_same));
 }
 
 fn limits_are_the_same() -> bool {

@@ -187,8 +187,7 @@ fn id(name: &str) -> InterfaceId {
 #[test]
 #[ignore = "a measurement"]
 fn what_forwarding_costs() {
-    const NAME: &str = "daemon::fast::tests::forwarding::what_forwarding_costs";
-    in_namespace(NAME, || {
+    in_namespace(|| {
         let (sender, _far) = make_links();
         let mut rows: Vec<(String, f64)> = Vec::new();
         let payload = [5; 128];
@@ -223,7 +222,7 @@ fn what_forwarding_costs() {
             let mut lms = Lms::open(Family::V4, config, [3; 32]).unwrap();
             match lms.start_fast_path(Instant::EPOCH + AGE) {
                 Ok(()) => {}
-                Err(error) => return skip(NAME, &error.to_string()),
+                Err(error) => return skip(&error.to_string()),
             }
             lms.begin(Some(engine.clone()));
             lms.fast.attach(up, "up0");
@@ -286,16 +285,15 @@ fn what_forwarding_costs() {
 #[test]
 #[ignore = "a measurement"]
 fn how_many_requests_leave_in_a_second() {
-    const NAME: &str = "daemon::fast::tests::forwarding::how_many_requests_leave_in_a_second";
     const AT_A_TIME: usize = 500;
-    in_namespace(NAME, || {
+    in_namespace(|| {
         let (sender, _far) = make_links();
         let [up, down] = [id("up0"), id("down1")];
         let (config, engine) = without_limits(32);
         let config = LmsConfig { fast_path: FastPathMode::Required, ..config };
         let mut lms = Lms::open(Family::V4, config, [3; 32]).unwrap();
         if let Err(error) = lms.start_fast_path(Instant::EPOCH + AGE) {
-            return skip(NAME, &error.to_string());
+            return skip(&error.to_string());
         }
         lms.begin(Some(engine));
         lms.fast.attach(up, "up0");

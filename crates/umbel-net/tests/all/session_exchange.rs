@@ -1,12 +1,9 @@
 //! Messages and bulk data over working sessions.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
-
-mod session_support;
 
 use std::time::{Duration, Instant};
 
+use crate::session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
 use bytes::Bytes;
-use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
 use umbel_net::session::{ClientEvent, ConnectOptions, ServerOptions, SessionEvent};
 
 #[test]

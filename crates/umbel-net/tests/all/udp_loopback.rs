@@ -1,7 +1,5 @@
 //! Multicast between sockets of this host, on its loopback interface.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 

@@ -1,17 +1,12 @@
 //! The source of TCP-SMO on its packet port, and kernels' TCP with and without delivery.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
-
-#[path = "common/namespaces.rs"]
-mod namespaces;
-
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use crate::namespaces::{Host as Machine, has_nft, hosts_on_a_bridge, in_namespace, run, skip};
 use bytes::Bytes;
-use namespaces::{Host as Machine, hosts_on_a_bridge, in_namespace, run, skip};
 use umbel_engine::RateClass;
 use umbel_engine::chance::generator;
 use umbel_engine::host::{Host, Io};
@@ -185,7 +180,10 @@ fn download(host: &Machine, server: &str) -> JoinHandle<Vec<u8>> {
 
 #[test]
 fn kernels_with_and_without_delivery_get_every_byte() {
-    in_namespace("kernels_with_and_without_delivery_get_every_byte", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(4);
         let data = data(3_000_000);
         for server in SERVERS {
@@ -215,8 +213,10 @@ fn kernels_with_and_without_delivery_get_every_byte() {
 
 #[test]
 fn losses_are_repaired_whoever_has_them() {
-    const NAME: &str = "losses_are_repaired_whoever_has_them";
-    in_namespace(NAME, || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(4);
         // Two hosts lose one frame of fifty.
         for port in ["port-2", "port-3"] {
@@ -227,7 +227,7 @@ fn losses_are_repaired_whoever_has_them() {
             );
             let set = std::process::Command::new("nft").arg(rules).status();
             if !set.is_ok_and(|status| status.success()) {
-                return skip(NAME, "nft cannot drop frames here");
+                return skip("nft cannot drop frames here");
             }
         }
         let data = data(1_000_000);
@@ -249,7 +249,10 @@ fn losses_are_repaired_whoever_has_them() {
 
 #[test]
 fn many_sockets_of_one_host_get_every_byte() {
-    in_namespace("many_sockets_of_one_host_get_every_byte", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(2);
         let data = data(500_000);
         for way in [Way::Auto, Way::Agent] {
@@ -267,7 +270,10 @@ fn many_sockets_of_one_host_get_every_byte() {
 
 #[test]
 fn two_helpers_for_one_channel_on_a_host_do_no_harm() {
-    in_namespace("two_helpers_for_one_channel_on_a_host_do_no_harm", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(2);
         let data = data(1_000_000);
         for ways in [[Way::Auto; 2], [Way::Auto, Way::Agent], [Way::Agent; 2]] {
@@ -289,7 +295,10 @@ fn two_helpers_for_one_channel_on_a_host_do_no_harm() {
 
 #[test]
 fn all_of_it_works_on_the_loopback_interface() {
-    in_namespace("all_of_it_works_on_the_loopback_interface", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let host = Machine::alone();
         host.run(|| run("ip link set lo up"));
         let data = data(1_000_000);
@@ -316,7 +325,10 @@ fn cpu() -> f64 {
 #[test]
 #[ignore = "measures; run it with --release --nocapture on a quiet machine"]
 fn rate_of_one_receiver_beside_that_of_the_kernel() {
-    in_namespace("rate_of_one_receiver_beside_that_of_the_kernel", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(2);
         let data = data(400_000_000);
         let report = |what: &str, work: &mut dyn FnMut()| {

@@ -1,13 +1,12 @@
 //! Sessions with peers that are wrong, gone, slow or hostile.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
-
-mod session_support;
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::session_support::raw::raw_client;
+use crate::session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
 use bytes::Bytes;
 use quinn::crypto::rustls::QuicServerConfig;
 use rustls::crypto::ring::default_provider;
@@ -15,8 +14,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
-use session_support::raw::raw_client;
-use session_support::{Client, PATIENCE, Relay, Server, identity, message, url};
 use umbel_engine::SessionId;
 use umbel_net::session::{
     BULK_WINDOW, BindError, ClientError, ClientEvent, ClientSession, CloseCode, ConnectOptions,

@@ -1,8 +1,6 @@
 //! A node of a control tree on real sockets. Datagrams to its group and to single hosts arrive as
 //! such, with the remainder of their hop limit.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -1,7 +1,4 @@
 //! Sessions of a public key infrastructure: servers and clients with certificates of an authority.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
-
-mod session_support;
 
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -9,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::session_support::{self, Client, Server, message};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevocationReason, RevokedCertParams, SerialNumber,
     date_time_ymd,
 };
-use session_support::{Client, Server, message};
 use tempfile::TempDir;
 use umbel_net::session::{
     Authorities, ClientError, ClientEvent, ConnectOptions, Credentials, Host, Identity,

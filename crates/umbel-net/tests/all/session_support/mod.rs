@@ -1,6 +1,5 @@
 //! Helpers shared by the tests of sessions: a server and clients whose events are recorded, and a
 //! relay that stands for the network between them.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod raw;
 

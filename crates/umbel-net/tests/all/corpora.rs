@@ -1,11 +1,6 @@
 //! Replays the corpora of the fuzz targets `session_frames` and `session_url`.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "common/checks.rs"]
-mod checks;
-#[path = "../../umbel-wire/tests/common/corpus.rs"]
-mod corpus;
+use crate::{checks, corpus};
 
 #[test]
 fn the_corpus_of_session_frames_replays() {

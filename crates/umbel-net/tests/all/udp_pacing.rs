@@ -1,8 +1,6 @@
 //! The pacer with a real clock and real sockets. It checks that the parts fit. The simulated tests
 //! beside the pacer check how exactly a rate is held, as this machine may be busy.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,6 @@
 //! retransmits to each alone what that lacks. It tests what carries segments, not how they are
 //! made.
 
-#![allow(dead_code, unreachable_pub, reason = "shared by test binaries")]
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +17,7 @@ use umbel_wire::Channel;
 use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 
 /// Length of a payload; with the membership option it still fits.
-pub const MSS: usize = 1400;
+pub(crate) const MSS: usize = 1400;
 /// The first byte's number, so that numbers wrap on the way.
 const BASE: Seq = Seq(u32::MAX - 100_000);
 /// Bytes under way at most.
@@ -29,15 +27,15 @@ const BATCH: usize = 16;
 
 /// Work of a server.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// Data segments sent to the channel.
-    pub multicasts: usize,
+    pub(crate) multicasts: usize,
     /// Data segments sent to one peer.
-    pub unicasts: usize,
+    pub(crate) unicasts: usize,
     /// Bytes that all clients sent.
-    pub heard: usize,
+    pub(crate) heard: usize,
     /// Segments with RST received.
-    pub resets: usize,
+    pub(crate) resets: usize,
 }
 
 struct Child {
@@ -49,23 +47,28 @@ struct Child {
     idle: u32,
 }
 
-pub struct MiniServer {
+pub(crate) struct MiniServer {
     port: PacketPort,
     server: SocketAddr,
     channel: Channel,
     data: Bytes,
     children: BTreeMap<SocketAddr, Child>,
-    pub report: Report,
+    pub(crate) report: Report,
     /// Whether multicasts are left out, as in a network without any.
-    pub deaf: bool,
+    pub(crate) deaf: bool,
     /// Whether to go on when all is said.
-    pub stop: Arc<AtomicBool>,
+    pub(crate) stop: Arc<AtomicBool>,
     sent: usize,
     clock: Clock,
 }
 
 impl MiniServer {
-    pub fn new(port: PacketPort, server: SocketAddr, channel: Channel, data: Bytes) -> MiniServer {
+    pub(crate) fn new(
+        port: PacketPort,
+        server: SocketAddr,
+        channel: Channel,
+        data: Bytes,
+    ) -> MiniServer {
         MiniServer {
             port,
             server,
@@ -81,7 +84,7 @@ impl MiniServer {
     }
 
     /// Serves until `clients` have received everything, or it is told to stop.
-    pub fn serve(&mut self, clients: usize) -> Report {
+    pub(crate) fn serve(&mut self, clients: usize) -> Report {
         while !self.stop.load(Ordering::Relaxed) {
             self.turn();
             if self.children.values().filter(|child| child.established).count() < clients {

@@ -1,18 +1,12 @@
 //! Multicast between two hosts, which are network namespaces that each test makes and that vanish
 //! with it.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
-
-#[path = "common/namespaces.rs"]
-mod namespaces;
-
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::namespaces::{Host, has_nft, in_namespace, run};
 use bytes::Bytes;
-use namespaces::{Host, in_namespace, run};
 use umbel_engine::{Address, Allowance, Transmit, TransmitBuf};
 use umbel_net::clock::Clock;
 use umbel_net::interface::{Family, Interface, InterfaceError};
@@ -123,7 +117,7 @@ fn channels() -> [Channel; 4] {
 
 #[test]
 fn every_kind_of_channel_reaches_the_other_host_and_this_one() {
-    in_namespace("every_kind_of_channel_reaches_the_other_host_and_this_one", || {
+    in_namespace(|| {
         let host = linked();
         for channel in channels() {
             for offload in [true, false] {
@@ -149,7 +143,7 @@ fn every_kind_of_channel_reaches_the_other_host_and_this_one() {
 
 #[test]
 fn a_source_specific_channel_does_not_take_another_host_as_its_source() {
-    in_namespace("a_source_specific_channel_does_not_take_another_host_as_its_source", || {
+    in_namespace(|| {
         let host = linked();
         for channel in
             [channel("232.9.9.2", Some("10.9.0.77")), channel("ff3e::9:2", Some("fd09::77"))]
@@ -164,7 +158,7 @@ fn a_source_specific_channel_does_not_take_another_host_as_its_source() {
 
 #[test]
 fn without_loopback_only_the_other_host_gets_it() {
-    in_namespace("without_loopback_only_the_other_host_gets_it", || {
+    in_namespace(|| {
         let host = linked();
         for channel in channels() {
             let mut there = host.run(move || receiver("far", &channel));
@@ -182,7 +176,7 @@ fn without_loopback_only_the_other_host_gets_it() {
 
 #[test]
 fn nothing_is_fragmented_and_the_mtu_is_named() {
-    in_namespace("nothing_is_fragmented_and_the_mtu_is_named", || {
+    in_namespace(|| {
         let host = linked();
         for channel in channels() {
             let family = Family::of(channel.group);
@@ -209,7 +203,7 @@ fn nothing_is_fragmented_and_the_mtu_is_named() {
 
 #[test]
 fn a_link_that_goes_away_is_an_error_that_may_pass() {
-    in_namespace("a_link_that_goes_away_is_an_error_that_may_pass", || {
+    in_namespace(|| {
         let _host = linked();
         for channel in channels() {
             let family = Family::of(channel.group);
@@ -234,16 +228,12 @@ fn a_link_that_goes_away_is_an_error_that_may_pass() {
 
 #[test]
 fn a_firewall_that_refuses_is_named() {
-    in_namespace("a_firewall_that_refuses_is_named", || {
+    in_namespace(|| {
         let _host = linked();
-        if !Command::new("nft")
-            .args(["add", "table", "ip", "t"])
-            .status()
-            .is_ok_and(|s| s.success())
-        {
-            eprintln!("SKIPPED: a_firewall_that_refuses_is_named: no nftables here");
+        if !has_nft() {
             return;
         }
+        run("nft add table ip t");
         run("nft add chain ip t out { type filter hook output priority 0 ; }");
         run("nft add rule ip t out udp dport 7702 drop");
         let mut sender = sender("near", Family::V4, true);
@@ -257,7 +247,7 @@ fn a_firewall_that_refuses_is_named() {
 
 #[test]
 fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
-    in_namespace("the_interface_of_the_route_is_found_and_a_useless_one_is_refused", || {
+    in_namespace(|| {
         let _host = linked();
         for peer in ["10.9.0.2", "fd09::2", "10.9.0.1", "fd09::1"] {
             assert_eq!(Interface::for_peer(address(peer)).unwrap().name, "near", "{peer}");
@@ -294,7 +284,7 @@ fn the_interface_of_the_route_is_found_and_a_useless_one_is_refused() {
 
 #[test]
 fn joining_on_an_interface_that_vanished_says_so() {
-    in_namespace("joining_on_an_interface_that_vanished_says_so", || {
+    in_namespace(|| {
         let _host = linked();
         for channel in channels() {
             let mut interface = Interface::resolve("near").unwrap();
@@ -310,7 +300,7 @@ fn joining_on_an_interface_that_vanished_says_so() {
 
 #[test]
 fn ipv6_works_on_the_loopback_interface_once_groups_are_routed_there() {
-    in_namespace("ipv6_works_on_the_loopback_interface_once_groups_are_routed_there", || {
+    in_namespace(|| {
         for channel in [channel("ff15::9:3", None), channel("ff3e::9:3", Some("::1"))] {
             let mut receiver = receiver("lo", &channel);
             let mut sender = sender("lo", Family::V6, true);
@@ -341,7 +331,7 @@ fn hear(port: &mut UdpPort, clock: Clock, mut between: impl FnMut()) {
 
 #[test]
 fn a_port_goes_on_when_its_interface_was_made_anew() {
-    in_namespace("a_port_goes_on_when_its_interface_was_made_anew", || {
+    in_namespace(|| {
         let channel = channel("239.1.2.3", None);
         let clock = Clock::new();
         let host = linked();
@@ -364,7 +354,7 @@ fn a_port_goes_on_when_its_interface_was_made_anew() {
 
 #[test]
 fn a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end() {
-    in_namespace("a_datagram_that_does_not_fit_any_more_is_trouble_and_no_end", || {
+    in_namespace(|| {
         let _host = linked();
         let channel = channel("239.1.2.3", None);
         let near = Interface::resolve("near").unwrap();

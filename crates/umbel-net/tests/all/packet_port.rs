@@ -1,21 +1,16 @@
 //! A packet port serves unmodified TCP clients of other hosts, and of its own host.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests too.
-
-#[path = "common/mini_server.rs"]
-mod mini_server;
-#[path = "common/namespaces.rs"]
-mod namespaces;
-
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use crate::mini_server::{MSS, MiniServer, Report};
+use crate::namespaces::{
+    Host, has_nft, hosts_on_a_bridge, in_namespace, once_more, run, run_without,
+};
 use bytes::Bytes;
-use mini_server::{MSS, MiniServer, Report};
-use namespaces::{Host, hosts_on_a_bridge, in_namespace, run};
 use socket2::{Domain, Socket, Type};
 use umbel_engine::Instant;
 use umbel_net::interface::Interface;
@@ -88,7 +83,10 @@ fn serve(hosts: &[Host], server: SocketAddr, data: &Bytes) -> Report {
 
 #[test]
 fn clients_of_other_hosts_are_served_at_an_address_that_the_kernel_owns() {
-    in_namespace("clients_of_other_hosts_are_served_at_an_address_that_the_kernel_owns", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(3);
         let data = data(300_000);
         for server in ["10.9.0.1", "fd09::1"] {
@@ -103,7 +101,10 @@ fn clients_of_other_hosts_are_served_at_an_address_that_the_kernel_owns() {
 
 #[test]
 fn clients_of_other_hosts_are_served_at_an_address_that_nobody_owns() {
-    in_namespace("clients_of_other_hosts_are_served_at_an_address_that_nobody_owns", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(2);
         let data = data(100_000);
         for (server, routes) in
@@ -124,7 +125,10 @@ fn clients_of_other_hosts_are_served_at_an_address_that_nobody_owns() {
 
 #[test]
 fn clients_of_the_same_host_are_served_too() {
-    in_namespace("clients_of_the_same_host_are_served_too", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(1);
         let data = data(100_000);
         for server in ["10.9.0.1", "fd09::1"] {
@@ -142,7 +146,10 @@ fn clients_of_the_same_host_are_served_too() {
 
 #[test]
 fn segments_in_sequence_leave_in_one_frame() {
-    in_namespace("segments_in_sequence_leave_in_one_frame", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         let hosts = hosts_on_a_bridge(2);
         let server = SocketAddr::new(address("10.9.0.1"), PORT);
         let data = data(100 * MSS);
@@ -170,7 +177,10 @@ fn segments_in_sequence_leave_in_one_frame() {
 
 #[test]
 fn a_turn_takes_all_frames_also_where_they_came_one_by_one() {
-    in_namespace("a_turn_takes_all_frames_also_where_they_came_one_by_one", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         /// Each has its own block, and there are more blocks.
         const SYNS: u64 = 24;
         run("ip link set lo up");
@@ -191,7 +201,10 @@ fn a_turn_takes_all_frames_also_where_they_came_one_by_one() {
 
 #[test]
 fn a_port_that_is_taken_is_refused() {
-    in_namespace("a_port_that_is_taken_is_refused", || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         lonely_interface();
         let server = SocketAddr::new(address("10.9.0.1"), PORT);
         let listener = std::net::TcpListener::bind(server).unwrap();
@@ -209,7 +222,6 @@ fn a_port_that_is_taken_is_refused() {
 
 #[test]
 fn the_rule_goes_with_a_process_that_is_killed() {
-    const NAME: &str = "the_rule_goes_with_a_process_that_is_killed";
     const VICTIM: &str = "UMBEL_NET_TEST_VICTIM";
     let server = SocketAddr::new(address("10.9.0.1"), PORT);
     if std::env::var_os(VICTIM).is_some() {
@@ -218,17 +230,16 @@ fn the_rule_goes_with_a_process_that_is_killed() {
             thread::park();
         }
     }
-    in_namespace(NAME, || {
+    in_namespace(|| {
+        if !has_nft() {
+            return;
+        }
         lonely_interface();
         let tables = || {
             let output = Command::new("nft").args(["list", "tables"]).output().unwrap();
             String::from_utf8_lossy(&output.stdout).contains(TABLE_PREFIX)
         };
-        let mut victim = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
-            .env(VICTIM, "1")
-            .spawn()
-            .unwrap();
+        let mut victim = once_more(VICTIM).spawn().unwrap();
         while !tables() {
             assert!(victim.try_wait().unwrap().is_none(), "it ended by itself");
             thread::sleep(std::time::Duration::from_millis(10));
@@ -248,7 +259,6 @@ fn the_rule_goes_with_a_process_that_is_killed() {
 
 #[test]
 fn without_the_capabilities_one_line_says_which() {
-    const NAME: &str = "without_the_capabilities_one_line_says_which";
     const POWERLESS: &str = "UMBEL_NET_TEST_POWERLESS";
     if std::env::var_os(POWERLESS).is_some() {
         let error = open(SocketAddr::new(address("127.0.0.1"), PORT), "lo").unwrap_err();
@@ -257,7 +267,7 @@ fn without_the_capabilities_one_line_says_which() {
         assert!(message.contains("CAP_NET_RAW") && !message.contains('\n'), "{message}");
         return;
     }
-    in_namespace(NAME, || {
-        namespaces::run_without("-net_raw,-net_admin", NAME, POWERLESS);
+    in_namespace(|| {
+        run_without("-net_raw,-net_admin", POWERLESS);
     });
 }

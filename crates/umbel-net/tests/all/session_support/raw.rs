@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::message;
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -10,8 +11,6 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::TLS13;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use umbel_net::session::PROTOCOL;
-
-use super::message;
 
 /// Creates a client that accepts any server, and speaks any protocol.
 pub(crate) fn raw_client(protocol: &[u8]) -> quinn::Endpoint {
