@@ -1,5 +1,5 @@
 //! Small groups on bad networks, where every unit is delivered once and in order. The number of
-//! seeds is `UMBEL_SEEDS`, default 60; the whole suite has passed with 1,000 and more. A failure
+//! seeds is `UMBEL_SEEDS`; the whole suite has passed with 1,000 and more. A failure
 //! prints the seed and the units that every member received.
 
 use super::*;

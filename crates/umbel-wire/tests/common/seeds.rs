@@ -1,6 +1,6 @@
 //! Seeds of the fuzz corpora: a packet or message of each kind.
 
-mod router_seeds;
+pub(crate) mod router_seeds;
 mod tmtp_seeds;
 
 use std::time::Duration;
