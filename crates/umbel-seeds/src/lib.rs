@@ -1,8 +1,9 @@
 //! What tests and benchmarks of several crates share: the seeds with which tests draw their faults,
 //! and the processor time that a benchmark takes. Nothing else depends on this crate.
 //!
-//! `UMBEL_SEEDS=1000 cargo test …` runs each test with 1,000 seeds, `UMBEL_SEED=7 cargo test …`
-//! with that one.
+//! Each test says how many seeds it takes to find what it looks for. `cargo test` draws only a few
+//! of them, so that it is soon over; `UMBEL_SEEDS=all cargo test …` draws all, as `.ci/run` does,
+//! `UMBEL_SEEDS=1000` so many for each test, and `UMBEL_SEED=7` that one.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -11,11 +12,22 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Returns the seeds of a test: 0 to `count`, or what `UMBEL_SEEDS` or `UMBEL_SEED` say.
+/// Most seeds that a test draws where nobody asks for more.
+const FEW: u64 = 10;
+
+/// Returns the seeds of a test: the first of `count`, or what `UMBEL_SEEDS` or `UMBEL_SEED` say.
+///
+/// # Panics
+///
+/// If `UMBEL_SEEDS` is neither a number nor `all`.
 pub fn seeds(count: u64) -> Range<u64> {
-    match number("UMBEL_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("UMBEL_SEEDS").unwrap_or(count),
+    if let Some(seed) = number("UMBEL_SEED") {
+        return seed..seed + 1;
+    }
+    match std::env::var("UMBEL_SEEDS").as_deref() {
+        Err(_) => 0..count.min(FEW),
+        Ok("all") => 0..count,
+        Ok(asked) => 0..asked.parse().expect("UMBEL_SEEDS is a number or `all`"),
     }
 }
 
