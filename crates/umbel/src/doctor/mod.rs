@@ -21,7 +21,7 @@
 //!
 //! # Validation
 //!
-//! `tests/lab/doctor/` breaks each thing in a lab, looks for its finding, runs the command and
+//! `tests/all/lab/doctor.rs` breaks each thing in a lab, looks for its finding, runs the command and
 //! looks again.
 
 mod bridge;

@@ -143,3 +143,22 @@ pub(crate) struct Receiver {
     pub(crate) process: Process,
     pub(crate) out: PathBuf,
 }
+
+/// Returns the file of a host's key.
+pub(crate) fn key(feeds: &Feeds<'_>, host: &str) -> String {
+    feeds.directory.path().join(format!("{host}.key")).to_str().unwrap().to_owned()
+}
+
+/// Writes the list of these hosts. Returns its file.
+pub(crate) fn list(feeds: &Feeds<'_>, hosts: &[&str]) -> String {
+    let path = feeds.directory.path().join("list");
+    let mut text = String::new();
+    for host in hosts {
+        let mut command = feeds.umbel(host);
+        command.args(["key", "--as", host, "--key", &key(feeds, host)]);
+        text += &String::from_utf8(command.output().unwrap().stdout).unwrap();
+    }
+    assert_eq!(text.lines().count(), hosts.len(), "{text}");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}

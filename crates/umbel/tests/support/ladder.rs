@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use umbel_lab::{Lab, Node};
@@ -201,4 +202,34 @@ impl<'lab> Ladders<'lab> {
 /// Returns the last report of a gateway.
 pub(crate) fn report(gateway: &Process) -> Value {
     gateway.events("second").pop().map_or(Value::Null, |mut event| event["second"].take())
+}
+
+/// Waits until a condition holds.
+#[track_caller]
+pub(crate) fn wait_until(ladders: &Ladders<'_>, what: &str, holds: impl Fn() -> bool) {
+    let until = Instant::now() + SOON;
+    while !holds() {
+        if Instant::now() > until {
+            ladders.logs.fail(&format!("not in time: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Returns a number of a report, which may not have it yet.
+pub(crate) fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or(0)
+}
+
+/// Returns how many of the files are of each rendition.
+pub(crate) fn of_each(files: &[PathBuf]) -> [usize; 3] {
+    [0, 1, 2].map(|layer| {
+        let directory = format!("v{layer}");
+        files.iter().filter(|file| file.parent().unwrap().ends_with(&directory)).count()
+    })
+}
+
+pub(crate) fn end(mut process: Process) -> Value {
+    process.signal(Signal::SIGTERM);
+    process.wait_done(SOON)
 }

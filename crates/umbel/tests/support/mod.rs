@@ -2,24 +2,19 @@
 #![allow(dead_code, unused_imports)]
 
 pub(crate) mod bench;
+pub(crate) mod doctor;
 pub(crate) mod ear;
 pub(crate) mod everyone;
 pub(crate) mod feeds;
 pub(crate) mod files;
-pub(crate) mod forgeries;
-pub(crate) mod greedy;
 pub(crate) mod ladder;
 pub(crate) mod lms;
-pub(crate) mod pipes;
 pub(crate) mod process;
 pub(crate) mod routers;
-pub(crate) mod segments;
 pub(crate) mod smo;
 pub(crate) mod ssm;
-pub(crate) mod stranger;
 pub(crate) mod streams;
 pub(crate) mod tap;
-pub(crate) mod town;
 pub(crate) mod turn;
 
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +23,16 @@ use std::time::Duration;
 use serde_json::Value;
 pub(crate) use umbel_lab::testing::{has_nft, lab, skip};
 use umbel_lab::{Impairment, Node, Topology};
+
+/// Patience with a transfer on a busy machine.
+pub(crate) const MINUTE: Duration = Duration::from_mins(1);
+pub(crate) const MB: u64 = 1_000_000;
+
+/// Returns a number of a report.
+#[track_caller]
+pub(crate) fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {report}"))
+}
 
 /// Runs a line of shell commands that must succeed.
 pub(crate) fn sh(host: Node<'_>, line: &str) {
@@ -69,4 +74,20 @@ pub(crate) fn behind_a_router(loss: f64) -> Topology {
 pub(crate) fn group(channel: &Value) -> IpAddr {
     let destination = channel.as_str().unwrap().split('@').next().unwrap();
     destination.parse::<SocketAddr>().unwrap().ip()
+}
+
+/// Creates a topology with the source `h1` behind a router, and `subnets` subnets behind another.
+/// Each subnet has `receivers` receivers: `a1`, `a2` …, `b1` ….
+pub(crate) fn subnets(subnets: usize, receivers: usize) -> Topology {
+    let mut topology = Topology::new().host("h1").router("r0").link("h1", "r0").router("r1");
+    topology = topology.link("r0", "r1").emulated();
+    for subnet in ('a'..).take(subnets) {
+        let switch = format!("s{subnet}");
+        topology = topology.switch(&switch).link("r1", &switch).emulated();
+        for receiver in 1..=receivers {
+            let host = format!("{subnet}{receiver}");
+            topology = topology.host(&host).link(&switch, &host).emulated();
+        }
+    }
+    topology
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use umbel_lab::{Lab, NodeKind};
+use umbel_lab::{Lab, NodeKind, Topology};
 
 use super::bench::SOON;
+use super::feeds::Feeds;
 use super::lms::wait_until;
 use super::process::{BUSY, Logs, Process};
+use super::{MINUTE, files, number};
 
 /// Intervals so short that a test need not wait.
 pub(crate) const FAST: [&str; 4] = ["--query-interval", "2s", "--hello-interval", "1s"];
@@ -144,4 +146,51 @@ impl<'lab> Routers<'lab> {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Returns three routers in a row: the source at the first, a host at each of the others.
+pub(crate) fn chain() -> Topology {
+    Topology::new()
+        .host("source")
+        .router("r1")
+        .router("r2")
+        .router("r3")
+        .host("near")
+        .host("far")
+        .link("source", "r1")
+        .link("r1", "r2")
+        .link("r2", "r3")
+        .link("r2", "near")
+        .link("r3", "far")
+}
+
+/// Creates a source at r1, and two receivers each at r2 and r3.
+pub(crate) fn tree() -> Topology {
+    let mut topology = Topology::new().host("h1").router("r1").link("h1", "r1");
+    for (router, hosts) in [("r2", ["a1", "a2"]), ("r3", ["b1", "b2"])] {
+        topology = topology.router(router).link("r1", router).emulated();
+        for host in hosts {
+            topology = topology.host(host).link(router, host).emulated();
+        }
+    }
+    topology
+}
+
+/// Sends with this recovery. Returns the summaries of the sender and of the receivers.
+pub(crate) fn send_by(feeds: &Feeds<'_>, recovery: &str) -> (Value, [Value; 4]) {
+    let options = ["--rate", "20M", "--wait-for", "4", "--recovery", recovery];
+    let (mut sender, sending) = feeds.send_unrouted(&options);
+    let receivers = [("a1", "1"), ("a2", "9"), ("b1", "3"), ("b2", "9")];
+    let mut receivers = receivers.map(|(host, cost)| {
+        let options = if recovery == "lms" { &["--cost", cost][..] } else { &[] };
+        feeds.recv_from(host, &sending, options)
+    });
+    let summaries = receivers.each_mut().map(|receiver| {
+        let summary = receiver.process.wait_done(MINUTE);
+        files::assert_same(&feeds.input(), &receiver.out, |_| true);
+        summary
+    });
+    let sent = sender.wait_done(SOON);
+    assert_eq!((number(&sent, "done"), number(&sent, "without")), (4, 0), "{sent}");
+    (sent, summaries)
 }

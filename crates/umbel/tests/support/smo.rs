@@ -327,3 +327,28 @@ impl Drop for Download {
         let _ = self.child.wait();
     }
 }
+
+/// Starts a relay of `h1` on a host.
+#[track_caller]
+pub(crate) fn relay(site: &Site<'_>, host: &str, channel: &str, options: &[&str]) -> Process {
+    relay_of(site, "h1", site.channel(), host, channel, options)
+}
+
+/// Starts a relay of a server on a host.
+#[track_caller]
+pub(crate) fn relay_of(
+    site: &Site<'_>,
+    server: &str,
+    from: &str,
+    host: &str,
+    channel: &str,
+    options: &[&str],
+) -> Process {
+    let target = site.target(from, server);
+    let arguments = ["relay", &target, "--listen", ":8080", "--channel", channel];
+    let mut command = site.smo(host, &arguments);
+    command.args(options);
+    let process = Process::start(&format!("relay on {host}"), command, &site.logs);
+    process.wait_for_event("serving", SOON);
+    process
+}

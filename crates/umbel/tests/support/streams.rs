@@ -19,6 +19,11 @@ use super::group;
 use super::process::{Logs, Process};
 use super::turn::Turn;
 
+/// Size of the pictures of a clip.
+pub(crate) const SIZE: (u32, u32) = (320, 180);
+/// Pictures of a clip, which is repeated.
+pub(crate) const PICTURES: u64 = 45;
+
 /// Groups where streams are announced and asked for, of either family.
 const DIRECTORIES: [&str; 2] = ["239.255.255.255", "ff05::2:7ffe"];
 

@@ -1,0 +1,9 @@
+//! One test of each command between the hosts of a lab. `tests/second` has the rest.
+
+mod doctor;
+mod feeds;
+mod repository;
+mod routers;
+mod rtp;
+mod smo;
+mod streams;

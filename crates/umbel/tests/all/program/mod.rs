@@ -1,0 +1,11 @@
+//! The real program on one host: its commands, its errors, and sessions over loopback.
+
+mod bad_input;
+mod cli;
+mod demo;
+mod local;
+mod new_protocol;
+mod repro;
+mod sim;
+mod support;
+mod told;
