@@ -41,11 +41,18 @@ pub(crate) fn choose_interface(wanted: Option<&str>) -> Result<Interface, Interf
 
 /// Returns the family that is asked for or that the group has; else IPv4 where the interface has
 /// it.
+///
+/// # Errors
+///
+/// If the group is not a multicast address, or of another family than the one that is asked for.
 pub(crate) fn choose_family(
     interface: &Interface,
     wanted: Option<Family>,
     group: Option<IpAddr>,
 ) -> anyhow::Result<Family> {
+    if let Some(group) = group.filter(|group| !group.is_multicast()) {
+        bail!("{group} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12");
+    }
     let of_group = group.map(Family::of);
     if let (Some(wanted), Some(of_group)) = (wanted, of_group)
         && wanted != of_group
@@ -54,18 +61,6 @@ pub(crate) fn choose_family(
     }
     let default = if interface.v4.is_empty() { Family::V6 } else { Family::V4 };
     Ok(wanted.or(of_group).unwrap_or(default))
-}
-
-/// Returns the group that is asked for, if it is a multicast group.
-///
-/// # Errors
-///
-/// If it is not a multicast address.
-pub(crate) fn checked_group(group: IpAddr) -> anyhow::Result<IpAddr> {
-    if !group.is_multicast() {
-        bail!("{group} is no multicast address: take one of 232.0.0.0/8, 239.0.0.0/8 or ff30::/12");
-    }
-    Ok(group)
 }
 
 /// Returns a source-specific group derived from a name, so that two sources hardly ever share one.

@@ -58,10 +58,8 @@ fn channels(
     wanted: Option<IpAddr>,
 ) -> anyhow::Result<(Channel, Channel)> {
     let family = Family::of(source);
-    let data = match wanted {
-        Some(group) => channel::checked_group(group)?,
-        None => channel::specific_group(family, &format!("feed {}", feed.0)),
-    };
+    let data =
+        wanted.unwrap_or_else(|| channel::specific_group(family, &format!("feed {}", feed.0)));
     let domain = channel::any_source_group(family, &format!("domain {}", feed.0));
     if data == domain {
         bail!("{data} is taken by the feed's domain group: take another group");

@@ -192,11 +192,9 @@ impl Outlet {
                  7702"
             );
         }
-        let group = match options.group {
-            Some(group) => channel::checked_group(group)?,
-            // Two servers on one network do not share it.
-            None => channel::specific_group(family, &pin.to_string()),
-        };
+        // Two servers on one network do not share the default.
+        let group =
+            options.group.unwrap_or_else(|| channel::specific_group(family, &pin.to_string()));
         let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
         let sender = SenderOptions {
             source: Some(address),

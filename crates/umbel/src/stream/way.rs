@@ -206,10 +206,9 @@ impl Places {
     /// of one network hardly ever share them.
     fn new(way: &Way, tsi: Tsi, source: IpAddr, layers: usize) -> anyhow::Result<Places> {
         let family = Family::of(source);
-        let group = match way.group {
-            Some(group) => channel::checked_group(group)?,
-            None => channel::specific_group(family, &format!("stream {}", tsi.0)),
-        };
+        let group = way
+            .group
+            .unwrap_or_else(|| channel::specific_group(family, &format!("stream {}", tsi.0)));
         let base = Channel { source: Some(source), group, port: LAYER_PORT };
         let channels = rlm::channels(base, layers as u8);
         let Some(channels) = channels else {
