@@ -35,7 +35,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
-use umbel_sim::topology::{NodeKind, Topology};
+use umbel_topology::{NodeKind, Topology};
 
 use crate::emulator::DirectionStats;
 use crate::error::LabError;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use umbel_sim::topology::Mistake;
+use umbel_topology::Mistake;
 
 /// An error of describing, building or changing a lab.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{SockaddrStorage, bind};
-use umbel_sim::topology::{Impairment, NodeKind, Topology};
+use umbel_topology::{Impairment, NodeKind, Topology};
 
 use crate::emulator::{DirectionStats, EmulatedLink, Emulator};
 use crate::error::{LabError, SkipReason};

@@ -36,6 +36,6 @@ mod warden;
 
 pub use error::{LabError, SkipReason};
 pub use lab::{Interface, Lab, LinkStats, Node};
-pub use umbel_sim::topology::{
+pub use umbel_topology::{
     Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology,
 };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use umbel_sim::topology::{Cidr, Mistake, NodeKind, Topology};
+use umbel_topology::{Cidr, Mistake, NodeKind, Topology};
 
 /// Position of a node, link or interface in its table.
 pub(crate) type Index = usize;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use umbel_sim::topology::{LinkSpec, NodeKind, Topology};
+use umbel_topology::{LinkSpec, NodeKind, Topology};
 
 use crate::error::LabError;
 use crate::namespace::{Namespace, Sysctl};

@@ -20,8 +20,8 @@ use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use umbel_engine::Instant;
-use umbel_sim::topology::Impairment;
-use umbel_sim::topology::link_model::{Arrival, LinkDrop, LinkModel, Verdict};
+use umbel_topology::Impairment;
+use umbel_topology::link_model::{Arrival, LinkDrop, LinkModel, Verdict};
 
 use self::packet_socket::{BATCH, PacketSocket, ReceivedBatch};
 

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use umbel_engine::units::Rate;
+use umbel_sim::generate::{Generator, Shape, TransitStub};
 use umbel_sim::random::{Purpose, below, stream};
-use umbel_sim::topology::generate::{Generator, Shape, TransitStub};
-use umbel_sim::topology::{Impairment, Queue};
-use umbel_sim::topology::{LinkSpec as TopologyLink, NodeKind, NodeSpec, Schedules, Topology};
 use umbel_sim::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 use umbel_sim::{
-    App, Context, Destination, Instant, Kind, LinkId, LinkSpec, Network, NodeId, Packet, Simulation,
+    App, Context, Destination, Instant, Kind, LinkId, LinkSpec, Network, NodeId, Packet, Schedules,
+    Simulation,
 };
+use umbel_topology::{Impairment, LinkSpec as TopologyLink, NodeKind, NodeSpec, Queue, Topology};
 
 use crate::record::Cell;
 
@@ -170,7 +170,8 @@ impl Setting {
     /// binary trees have one placement.
     pub fn place(&self, placement: u64) -> Scenario {
         let topology = self.topology(placement);
-        let network = topology.to_network(&Schedules::new()).expect("links only delay");
+        let network =
+            Network::from_topology(&topology, &Schedules::new()).expect("links only delay");
         Scenario::new(network)
     }
 

@@ -163,7 +163,8 @@ mod tests {
     use super::*;
     use std::fmt::Write as _;
 
-    use umbel_sim::topology::{Schedules, Topology};
+    use umbel_sim::{Network, Schedules};
+    use umbel_topology::Topology;
 
     use crate::lms::scenario::Delays;
 
@@ -226,7 +227,7 @@ mod tests {
         let ns = |at: Instant| at.since(Instant::EPOCH).as_nanos();
         let sends: Vec<u128> = timetable.sends().map(ns).collect();
         let after = ns(timetable.end()) - sends.last().unwrap();
-        let network = topology.to_network(&Schedules::new()).unwrap();
+        let network = Network::from_topology(topology, &Schedules::new()).unwrap();
         let mut text = String::from("topology.file = \"topology.toml\"\n");
         for (loss, link) in scenario.tree.iter().enumerate() {
             let (a, b) = network.ends(link.link);
@@ -250,7 +251,8 @@ mod tests {
             // Files list hosts before routers, and so nodes get other numbers.
             let written = trial.setting.topology(3).to_toml();
             let topology = Topology::from_toml(&written).unwrap();
-            let scenario = Scenario::new(topology.to_network(&Schedules::new()).unwrap());
+            let scenario =
+                Scenario::new(Network::from_topology(&topology, &Schedules::new()).unwrap());
             let text = file(&trial, &scenario, &topology, section);
             let outcome = trial.run_on(scenario, 5);
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use umbel_sim::generate::{Generator, Shape, TransitStub};
 use umbel_sim::random::{Purpose, below, stream};
-use umbel_sim::topology::generate::{Generator, Shape, TransitStub};
-use umbel_sim::topology::{Impairment, Schedules};
-use umbel_sim::{Kind, Kinds, LinkSpec, Loss, Network, NodeId, NodeKind};
+use umbel_sim::{Kind, Kinds, LinkSpec, Loss, Network, NodeId, NodeKind, Schedules};
+use umbel_topology::Impairment;
 
 /// 4 × 8 transit routers with 4 stub domains of 8 routers each: 1,056 routers, 1,024 of them in
 /// stub domains.
@@ -43,7 +43,7 @@ impl Internet {
         };
         let topology =
             generator.generate(1).expect("the shape is possible and comes out connected");
-        let bare = topology.to_network(&Schedules::new()).expect("links only delay");
+        let bare = Network::from_topology(&topology, &Schedules::new()).expect("links only delay");
         let mut network = Network::new();
         for (node, _) in bare.nodes() {
             network.router(bare.name(node));

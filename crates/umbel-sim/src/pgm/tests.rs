@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use umbel_engine::pgm::{ReceiverConfig, SourceConfig};
+use umbel_topology::Topology;
 
 use super::*;
-use crate::topology::{Schedules, Topology};
+use crate::topology::Schedules;
 use crate::{Kinds, LinkSpec, Loss, Network, ScriptedLoss, Simulation, channel};
 
 const UNITS: u64 = 50;
@@ -17,7 +18,7 @@ struct World {
 }
 
 fn world(seed: u64, wait: Duration, spec: impl Fn(&str, &str) -> LinkSpec) -> World {
-    let plan = Topology::tree(3, 2).to_network(&Schedules::new()).unwrap();
+    let plan = Network::from_topology(&Topology::tree(3, 2), &Schedules::new()).unwrap();
     let mut network = Network::new();
     for (node, kind) in plan.nodes() {
         match kind {

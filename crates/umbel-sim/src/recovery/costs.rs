@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use umbel_topology::{NodeKind, Topology};
+
 use super::Observer;
-use crate::topology::{NodeKind, Topology};
 
 /// Costs of recovery, summed up.
 #[derive(Clone, Debug, Default, PartialEq)]

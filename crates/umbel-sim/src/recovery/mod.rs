@@ -18,13 +18,14 @@ use umbel_engine::Instant;
 use umbel_engine::lms::RouterConfig;
 use umbel_engine::tmtp::BlockCount;
 use umbel_engine::units::Rate;
+use umbel_topology::{Mistake, NodeKind, Topology};
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::limits::AROUND_PACKET;
 
 use crate::Simulation;
-use crate::network::NodeId;
+use crate::network::{Network, NodeId};
 use crate::tmtp::{Feed, Receiver, ReceiverHost, Source, SourceHost};
-use crate::topology::{Mistake, NodeKind, Schedules, Topology};
+use crate::topology::Schedules;
 use crate::trace::{Hop, NoteRecord, PacketRecord, Tracer};
 
 pub use costs::{COLUMNS, Costs};
@@ -102,8 +103,9 @@ pub fn run(
     seed: u64,
     change: impl Fn(&mut RouterConfig),
 ) -> Result<Costs, String> {
-    let network = topology.to_network(&Schedules::new()).map_err(|m: Mistake| m.to_string())?;
-    let source_node = topology.node_id(source).ok_or("the topology has no such source")?;
+    let network = Network::from_topology(topology, &Schedules::new());
+    let network = network.map_err(|m: Mistake| m.to_string())?;
+    let source_node = NodeId::named(topology, source).ok_or("the topology has no such source")?;
     let hosts = topology.nodes.iter().enumerate().filter(|(_, node)| node.kind == NodeKind::Host);
     let nodes = hosts.map(|(index, _)| NodeId(index as u32));
     let receivers: Vec<NodeId> = nodes.filter(|node| *node != source_node).collect();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use umbel_engine::Instant;
 use umbel_engine::tmtp::Purpose;
+use umbel_topology::{NodeKind, Topology};
 use umbel_wire::lms::Message;
 use umbel_wire::tmtp::{EsiSet, MessageType};
 use umbel_wire::{Parsed, SmallBlockPacket};
 
 use crate::Kind;
-use crate::topology::{NodeKind, Topology};
 
 /// Returns the purpose of a feed's datagram, in any recovery.
 pub fn kind(datagram: &[u8]) -> Kind {

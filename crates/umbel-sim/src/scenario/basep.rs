@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::Instant;
 use umbel_engine::basep::SourceConfig;
+use umbel_topology::Mistake;
 
 use super::protocol::{Programs, Protocol, Section};
 use super::report::{Clients, Measure, Results, Table, delay_table, links};
@@ -16,7 +17,6 @@ use super::transfer::Receivers;
 use super::{Scenario, party};
 use crate::basep::{Receiver, ReceiverHost, Source, SourceHost};
 use crate::network::NodeId;
-use crate::topology::Mistake;
 use crate::{Simulation, channel};
 
 /// File that a source sends to receivers that acknowledge each packet.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
+use umbel_topology::values::{Time, Written};
+use umbel_topology::{Mistake, NodeKind, Topology};
 
 use super::cut::{Cut, listed};
 use super::file::Text;
@@ -12,8 +14,6 @@ use super::hosts::matches;
 use super::settings::Period;
 use crate::network::NodeId;
 use crate::random::{Purpose, exponential, stream};
-use crate::topology::values::{Time, Written};
-use crate::topology::{Mistake, NodeKind, Topology};
 
 /// Hosts that are off the network now and then, without a word. Their programs stay, and go on when
 /// they are back.

@@ -7,12 +7,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::Instant;
+use umbel_topology::values::{Time, Written};
+use umbel_topology::{Mistake, Topology};
 
 use super::file::Text;
 use super::hosts::matches;
 use crate::network::{LinkId, NodeId};
-use crate::topology::values::{Time, Written};
-use crate::topology::{Mistake, Schedules, Topology};
+use crate::topology::Schedules;
 
 /// Link that is down for some time, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub(super) fn links_between(
         }
     }
     let (a, b) = (a.get_ref(), b.get_ref());
-    let joins = |(_, link): &(usize, &crate::topology::LinkSpec)| {
+    let joins = |(_, link): &(usize, &umbel_topology::LinkSpec)| {
         (link.a == *a && link.b == *b) || (link.a == *b && link.b == *a)
     };
     let links = topology.links.iter().enumerate().filter(joins).map(|(index, _)| index);
@@ -81,7 +82,7 @@ pub(super) fn directions(
     text: &Text<'_>,
     topology: &Topology,
 ) -> Result<Vec<(LinkId, NodeId)>, Mistake> {
-    let number = |name: &str| topology.node_id(name).unwrap_or(NodeId(u32::MAX));
+    let number = |name: &str| NodeId::named(topology, name).unwrap_or(NodeId(u32::MAX));
     let has_pattern = link.get_ref().iter().any(|end| end.get_ref().contains('*'));
     if !has_pattern || link.get_ref().len() != 2 {
         let ([a, b], links) = links_between(link, text, topology)?;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
 use toml::Spanned;
+use umbel_topology::{Mistake, Topology};
 
 use super::cut::directions;
 use super::file::Text;
 use crate::link::{Loss, ScriptedLoss, TraceEnd};
 use crate::network::{LinkId, Network, NetworkError, NodeId};
 use crate::packet::{FlowId, Kind, Kinds};
-use crate::topology::{Mistake, Topology};
 
 /// Packets that one direction of some links loses, besides those that it loses by chance.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use umbel_topology::values::{Delay, Time, Written};
+use umbel_topology::{Mistake, Topology};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
@@ -13,9 +15,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::protocol::{Protocol, SECTIONS, Scenery, Section, sections};
 use super::traffic::{self, CrossTraffic};
 use super::{Scenario, churn, cut, drops, queues};
-use crate::topology::generate::Generator;
-use crate::topology::values::{Delay, Time, Written};
-use crate::topology::{Mistake, Topology};
+use crate::generate::Generator;
 use crate::trace::TraceError;
 use crate::{Kinds, SessionDelay};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use toml::Spanned;
+use umbel_topology::{Mistake, NodeKind, Topology};
 
 use super::cut::listed;
 use super::file::Text;
 use super::protocol::Section;
-use crate::topology::{Mistake, NodeKind, Topology};
 
 /// Hosts of a topology, seen from the server.
 pub(super) struct Hosts<'a> {

@@ -8,6 +8,8 @@ use umbel_engine::Instant;
 use umbel_engine::lms::config::{Cost, Horizon};
 use umbel_engine::lms::{ReceiverConfig, RouterConfig, SourceConfig};
 use umbel_engine::units::ByteCount;
+use umbel_topology::Mistake;
+use umbel_topology::values::{Time, Written};
 use umbel_wire::Tsi;
 use umbel_wire::lms::Message;
 
@@ -17,8 +19,6 @@ use super::settings::{AtLeast, Factor, Period, Portion, Settings, Span, settings
 use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::lms::{Receiver, Source, router};
 use crate::random::node_seed;
-use crate::topology::Mistake;
-use crate::topology::values::{Time, Written};
 use crate::{Simulation, channel};
 
 /// Stream with LMS in its source, its receivers and its routers.

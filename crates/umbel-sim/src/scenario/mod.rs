@@ -2,7 +2,7 @@
 //!
 //! A scenario has a topology, the section of a protocol, and the events of the run. The topology is
 //! in place, in a file of its own that the lab reads too, or from a
-//! [generator](crate::topology::generate). `docs/sim.md` has every key, `examples/sim/` has
+//! [generator](crate::generate). `docs/sim.md` has every key, `examples/sim/` has
 //! scenarios.
 //!
 //! ```
@@ -22,7 +22,7 @@
 //! )?;
 //! let repository: &Repository = scenario.section().unwrap();
 //! assert_eq!(repository.clients[0].hosts.len(), 3);
-//! # Ok::<(), umbel_sim::topology::Mistake>(())
+//! # Ok::<(), umbel_topology::Mistake>(())
 //! ```
 //!
 //! Any error in a file is a [`Mistake`] that names its line.
@@ -60,6 +60,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use umbel_topology::{Mistake, Topology};
+
 pub use self::basep::Basep;
 pub use self::churn::Churn;
 pub use self::cut::Cut;
@@ -78,7 +80,7 @@ pub use self::stream::Stream;
 pub use self::sweep::{Axis, Study};
 pub use self::tmtp::Tmtp;
 pub use self::traffic::CrossTraffic;
-use crate::topology::{Mistake, Schedules, Topology};
+use crate::topology::Schedules;
 use crate::{Kinds, Network, SessionDelay};
 
 /// Scenario that was read and checked.
@@ -146,7 +148,7 @@ impl Scenario {
 
     /// Returns the network, and what tells that a trace of losses has ended.
     fn network_with_endings(&self, seed: u64) -> Result<(Network, Vec<drops::Ending>), Mistake> {
-        let mut network = self.topology.to_network(&self.schedules(seed))?;
+        let mut network = Network::from_topology(&self.topology, &self.schedules(seed))?;
         if let Some(latency) = self.join_latency {
             network.set_graft_latency(latency);
         }

@@ -1,12 +1,12 @@
 //! Senders and receivers: the common part of most protocols' sections.
 
 use toml::Spanned;
+use umbel_topology::Mistake;
 
 use super::hosts::Hosts;
 use super::protocol::Section;
+use crate::generate::SOURCE;
 use crate::network::NodeId;
-use crate::topology::Mistake;
-use crate::topology::generate::SOURCE;
 
 /// Reads the hosts of a source and its receivers: by default the host `source`, and all others.
 pub(super) fn read(

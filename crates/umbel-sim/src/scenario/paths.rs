@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use umbel_engine::units::Rate;
 
-use crate::topology::{NodeKind, Topology};
+use umbel_topology::{NodeKind, Topology};
 
 /// Returns the least propagation time from a node to each other one over routers and switches, and
 /// back. `None` where there is no route. Rates, queues and jitter are ignored.

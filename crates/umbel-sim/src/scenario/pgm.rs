@@ -7,6 +7,8 @@ use serde::Deserialize;
 use umbel_engine::Instant;
 use umbel_engine::pgm::{ReceiverConfig, RouterConfig, SourceConfig};
 use umbel_engine::units::ByteCount;
+use umbel_topology::Mistake;
+use umbel_topology::values::{Time, Written};
 use umbel_wire::pgm::{Message, MessageType};
 
 use super::Scenario;
@@ -15,8 +17,6 @@ use super::settings::{AtLeast, Period, Settings, settings};
 use super::stream::{Deployment, GROUP, Running, Said, Stream, routers};
 use crate::pgm::{Receiver, Source, router};
 use crate::random::node_seed;
-use crate::topology::Mistake;
-use crate::topology::values::{Time, Written};
 use crate::{Simulation, channel};
 
 /// Stream with PGM in its source, its receivers and its routers.

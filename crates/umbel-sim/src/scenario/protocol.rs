@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use umbel_topology::{Mistake, Topology};
 
 use super::file::Text;
 use super::report::Results;
@@ -19,7 +20,6 @@ use super::settings::Settings;
 use super::traffic::CrossTraffic;
 use super::{Scenario, basep, lms, pgm, repository, rlm, smo, srm, tmtp};
 use crate::Simulation;
-use crate::topology::{Mistake, Topology};
 use crate::trace::Tracer;
 
 /// Section of a protocol, which determines the programs of the hosts.

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use umbel_topology::Mistake;
+
 use super::report::{Column, Report, Results};
 use super::{Scenario, Tmtp};
-use crate::topology::Mistake;
 
 /// Two routers below a third, each with two receivers.
 const TREE: &str = "[topology]\ngenerator = \"tree\"\ndepth = 2\nfanout = 2\n\

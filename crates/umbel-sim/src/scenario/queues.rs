@@ -3,14 +3,14 @@
 use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::units::ByteCount;
+use umbel_topology::values::Written;
+use umbel_topology::{Mistake, Topology};
 
 use super::cut::directions;
 use super::file::Text;
 use super::settings::{AtLeast, Portion};
 use crate::link::{Queue, RedConfig};
 use crate::network::{LinkId, Network, NetworkError, NodeId};
-use crate::topology::values::Written;
-use crate::topology::{Mistake, Topology};
 
 /// Queue of one direction of some links, in place of the one that the topology has.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +55,7 @@ impl QueueEntry {
         let links = directions(&self.link, text, topology)?;
         for &(LinkId(number), from) in &links {
             let link = &topology.links[number as usize];
-            let is_first = topology.node_id(&link.a) == Some(from);
+            let is_first = NodeId::named(topology, &link.a) == Some(from);
             let direction = if is_first { &link.a_to_b } else { &link.b_to_a };
             if direction.rate.is_none() {
                 let message = format!(

@@ -11,6 +11,8 @@ use umbel_engine::rlm::{
     ControllerKind, DelayConfig, LossConfig, ReceiverConfig, RlmConfig, SessionConfig,
 };
 use umbel_engine::units::Rate;
+use umbel_topology::Mistake;
+use umbel_topology::values::{Time, Written};
 
 use super::protocol::{Programs, Protocol, Section};
 use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
@@ -19,8 +21,6 @@ use super::{Scenario, party, paths};
 use crate::network::NodeId;
 use crate::random::{Purpose, stream, uniform};
 use crate::rlm::{ReceiverHost, Record, SAMPLE, Stream, Traffic};
-use crate::topology::Mistake;
-use crate::topology::values::{Time, Written};
 use crate::{Simulation, channel_parts};
 
 /// Layered stream whose receivers each find the level that their path carries.

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use umbel_engine::Instant;
+use umbel_topology::Mistake;
 
 use super::Scenario;
 use super::drops::Ending;
 use super::protocol::Programs;
 use super::report::{Network as NetworkReport, Report};
-use crate::topology::Mistake;
 use crate::trace::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord, TraceError, Tracer};
 use crate::{Counters, Outcome, Simulation};
 

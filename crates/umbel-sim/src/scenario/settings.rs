@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use umbel_engine::units::{ByteCount, Rate};
 
-use crate::topology::values::{Share, Time, Written};
+use umbel_topology::values::{Share, Time, Written};
 
 /// Part of a section: some of its keys.
 pub(super) trait Settings: DeserializeOwned {

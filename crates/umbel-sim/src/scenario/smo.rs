@@ -9,6 +9,8 @@ use umbel_engine::Instant;
 use umbel_engine::smo::receiver::ReceiverConfig;
 use umbel_engine::smo::{Congestion, Fairness, SourceConfig};
 use umbel_engine::units::ByteCount;
+use umbel_topology::Mistake;
+use umbel_topology::values::{Time, Written};
 
 use super::protocol::{Programs, Protocol, Section};
 use super::report::{Clients, Column, Measure, Results, Table, delay_table, links};
@@ -17,8 +19,6 @@ use super::{Scenario, party};
 use crate::Simulation;
 use crate::network::NodeId;
 use crate::smo::{Behaviour, Crowd, Feed, Member, Session, SourceHost};
-use crate::topology::Mistake;
-use crate::topology::values::{Time, Written};
 
 /// Stream by TCP-SMO: a source, and TCP receivers with a helper.
 #[derive(Clone, Debug)]

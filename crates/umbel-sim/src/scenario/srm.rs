@@ -7,6 +7,8 @@ use serde::Deserialize;
 use umbel_engine::Instant;
 use umbel_engine::srm::Config;
 use umbel_engine::units::{ByteCount, Rate};
+use umbel_topology::Mistake;
+use umbel_topology::values::Written;
 use umbel_wire::srm::{Message, limits};
 
 use super::Scenario;
@@ -15,8 +17,6 @@ use super::settings::{AtLeast, Factor, OrFalse, Period, Portion, Settings, setti
 use super::stream::{GROUP, Running, Said, Stream};
 use crate::network::NodeId;
 use crate::srm::{self, Participant};
-use crate::topology::Mistake;
-use crate::topology::values::Written;
 use crate::{Simulation, channel};
 
 /// Stream in a group whose members repair each other's losses by SRM.

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use umbel_topology::Mistake;
+
 use super::Scenario;
 use super::report::Report;
 use crate::link::{Queue, RedConfig};
-use crate::topology::Mistake;
 
 /// A source and four receivers at both ends of a narrow link.
 const DUMBBELL: &str = "duration = \"10min\"\n[topology]\ngenerator = \"dumbbell\"\nreceivers = 4\n\

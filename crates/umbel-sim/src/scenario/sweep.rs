@@ -11,12 +11,12 @@ use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use umbel_engine::units::{ByteCount, Rate};
+use umbel_topology::Mistake;
+use umbel_topology::values::{Share, Time};
 
 use super::Scenario;
 use super::file::Text;
 use super::protocol::SECTIONS;
-use crate::topology::Mistake;
-use crate::topology::values::{Share, Time};
 
 /// A scenario file and the points of its sweep: one point if it has none.
 #[derive(Clone, Debug)]

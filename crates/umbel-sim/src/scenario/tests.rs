@@ -65,7 +65,7 @@ fn a_scenario_is_read_as_it_is_written() {
     assert_eq!(sessions.mean_extra, Duration::from_millis(20));
     assert_eq!(scenario.traces, [Path::new("out.pcapng")]);
     let server = repository(&scenario);
-    assert_eq!(scenario.topology.node_id("source"), Some(server.server));
+    assert_eq!(NodeId::named(&scenario.topology, "source"), Some(server.server));
     assert_eq!(server.items.len(), 20);
     // 1,500 - 100 of reserve - 24 of header, in eights.
     let oti = server.items[0].oti;

@@ -10,6 +10,8 @@ use umbel_engine::tmtp::{
     BlockCount, ReceiverConfig, RepairConfig, SourceConfig, TimingConfig, TreeConfig,
 };
 use umbel_engine::units::{ByteCount, Rate};
+use umbel_topology::Mistake;
+use umbel_topology::values::{Time, Written};
 use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::Role;
 
@@ -20,8 +22,6 @@ use super::transfer::Receivers;
 use super::{Scenario, party, stream};
 use crate::network::NodeId;
 use crate::tmtp::{Feed, Receiver, ReceiverHost, Source, SourceHost};
-use crate::topology::Mistake;
-use crate::topology::values::{Time, Written};
 use crate::{Simulation, lms};
 
 /// File that a source sends to receivers in a tree of domain managers.

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::Instant;
 use umbel_engine::units::{ByteCount, Rate};
+use umbel_topology::values::{Time, Written};
+use umbel_topology::{Mistake, NodeKind, Topology};
 
 use super::file::Text;
 use super::settings::Period;
@@ -17,8 +19,6 @@ use crate::app::{App, Context};
 use crate::network::{NetworkError, NodeId};
 use crate::packet::{Destination, Kind, Packet};
 use crate::random::{Purpose, exponential, stream};
-use crate::topology::values::{Time, Written};
-use crate::topology::{Mistake, NodeKind, Topology};
 
 /// Packets that a host sends to another one, which does nothing with them.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl TrafficEntry {
         senders: &mut BTreeSet<NodeId>,
     ) -> Result<CrossTraffic, Mistake> {
         let host = |name: &Spanned<String>| {
-            let node = topology.node_id(name.get_ref());
+            let node = NodeId::named(topology, name.get_ref());
             let is_host = |node: &NodeId| topology.nodes[node.0 as usize].kind == NodeKind::Host;
             node.filter(is_host).ok_or_else(|| {
                 text.mistake(name.span(), format!("no host is called `{}`", name.get_ref()))
@@ -205,7 +205,7 @@ mod tests {
 
     use crate::scenario::Scenario;
     use crate::scenario::report::Report;
-    use crate::topology::Mistake;
+    use umbel_topology::Mistake;
 
     /// A dumbbell whose link others use too.
     const SHARED: &str = "duration = \"2min\"\n[topology]\ngenerator = \"dumbbell\"\nsources = 2\n\

@@ -17,6 +17,8 @@ use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::repository::{ReceiverConfig, SourceConfig};
 use umbel_engine::units::{ByteCount, Rate};
 use umbel_fec::{Cut, FecError};
+use umbel_topology::Mistake;
+use umbel_topology::values::{Share, Time, Written};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::{Oti, Scheme, Tsi};
 
@@ -25,10 +27,8 @@ use super::cut::listed;
 use super::file::Text;
 use super::hosts::{Hosts, matches};
 use super::protocol::{Protocol, Section};
+use crate::generate::SOURCE;
 use crate::network::NodeId;
-use crate::topology::Mistake;
-use crate::topology::generate::SOURCE;
-use crate::topology::values::{Share, Time, Written};
 
 /// Server of items and its clients.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use umbel_engine::Instant;
+use umbel_topology::Mistake;
 use umbel_wire::Toi;
 
 use super::{Arrival, Repository};
@@ -15,7 +16,6 @@ use crate::repository::{Catalog, Client, ClientHost, Server, ServerHost};
 use crate::scenario::protocol::{Programs, Protocol};
 use crate::scenario::report::{Clients, Measure, Results, ServerReport, delay_table, links};
 use crate::scenario::{Scenario, paths};
-use crate::topology::Mistake;
 use crate::{SessionDelay, Simulation};
 
 /// A server and clients that run.

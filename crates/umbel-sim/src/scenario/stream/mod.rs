@@ -15,6 +15,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::Instant;
 use umbel_engine::units::ByteCount;
+use umbel_topology::values::{Time, Written};
+use umbel_topology::{Mistake, NodeKind};
 
 pub(super) use self::observer::Said;
 pub(super) use self::results::Running;
@@ -23,8 +25,6 @@ use super::settings::{Period, Portion, Settings};
 use super::{Scenario, party, paths};
 use crate::network::NodeId;
 use crate::random::{Purpose, below, stream};
-use crate::topology::values::{Time, Written};
-use crate::topology::{Mistake, NodeKind};
 
 /// Number of the group that all hosts join.
 pub(super) const GROUP: u32 = 1;

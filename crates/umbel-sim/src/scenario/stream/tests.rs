@@ -1,10 +1,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use umbel_topology::Mistake;
+
+use crate::network::NodeId;
 use crate::scenario::file::Text;
 use crate::scenario::report::{Column, Report, Table};
 use crate::scenario::{Lms, Pgm, Scenario, Srm};
-use crate::topology::Mistake;
 
 /// Two routers below a third, each with two receivers; the left one loses the third packet.
 const TREE: &str = r#"duration = "5min"
@@ -271,7 +273,7 @@ fn the_stream_is_that_of_the_section() {
     );
     let scenario = read(&text).unwrap();
     let Lms { stream, .. } = scenario.section().unwrap();
-    assert_eq!(scenario.topology.node_id("h4"), Some(stream.source));
+    assert_eq!(NodeId::named(&scenario.topology, "h4"), Some(stream.source));
     assert_eq!(stream.receivers.len(), 2);
     assert_eq!(stream.sends, [1, 3, 3].map(Duration::from_secs));
     assert_eq!((stream.packet_len, scenario.ends()), (64, Duration::from_secs(5)));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use serde_json::json;
 use umbel_sim::scenario::{Run, Scenario, Study};
-use umbel_sim::topology::Mistake;
+use umbel_topology::Mistake;
 use umbel_sim::trace::{self, FanOut, SummaryTracer};
 
 use super::results::{self, Finished};

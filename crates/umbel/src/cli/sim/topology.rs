@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use serde_json::json;
 use umbel_sim::scenario::Scenario;
-use umbel_sim::topology::Topology;
-use umbel_sim::topology::generate::{Generator, known};
+use umbel_topology::Topology;
+use umbel_sim::generate::{Generator, known};
 
 use crate::cli::output::Output;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use umbel_topology::file::{AccessEntry, ImpairmentEntry};
+use umbel_topology::values::{Delay, Written};
+use umbel_topology::{Impairment, Mistake, Topology};
 
 use super::{Access, Generator, Placement, Receivers, Shape, TransitStub};
-use crate::topology::file::{AccessEntry, ImpairmentEntry};
-use crate::topology::values::{Delay, Written};
-use crate::topology::{Impairment, Mistake, Topology};
 
 /// Shape with its name in files and its parameters.
 struct Known {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::values::time_text;
-use super::{Impairment, LinkSpec, NodeKind, Queue, Topology};
+use crate::values::time_text;
+use crate::{Impairment, LinkSpec, NodeKind, Queue, Topology};
 
 impl Topology {
     /// Returns the TOML form, which [`Topology::from_toml`] reads back. Nodes are grouped by kind,

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use roxmltree::{Document, Node};
 use umbel_engine::units::Rate;
+use umbel_topology::Queue;
+use umbel_topology::values::{Delay, Share};
 
 use super::plane::{Place, distance};
 use super::{Core, CoreLink, Impairment, Mistake, NodeKind, NodeSpec};
-use crate::topology::Queue;
-use crate::topology::values::{Delay, Share};
 
 /// Speed of signals in a fibre.
 const KM_PER_S: f64 = 200_000.0;

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{Impairment, LinkSpec, Mistake, NodeKind, Topology};
+use crate::{Impairment, LinkSpec, Mistake, NodeKind, Topology};
 
 /// Contradiction with its place, so that a reader of files finds its line.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) part: Part,
-    pub(super) message: String,
+pub(crate) struct Fault {
+    pub(crate) part: Part,
+    pub(crate) message: String,
 }
 
 /// Part of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Name of a node.
     Node(usize),
     /// Property of a link, by its name in files.
@@ -31,7 +31,7 @@ impl Topology {
         self.check().map_err(|fault| Mistake::new(fault.message))
     }
 
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut names = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             let fail = |message| Err(Fault { part: Part::Node(index), message });
@@ -108,7 +108,10 @@ impl Impairment {
     }
 
     /// Checks as [`Impairment::validate`] does, and names the field.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    ///
+    /// # Errors
+    /// Returns the field, and what is wrong with its value.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (name, value) in [
             ("loss", self.loss),
             ("reorder", self.reorder),

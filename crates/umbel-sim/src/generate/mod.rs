@@ -35,9 +35,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
+use umbel_topology::{Access, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Topology};
 
 pub use self::file::known;
-use super::{Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Topology};
+
 use crate::random::{Purpose, below, stream};
 
 /// Arrangement of routers and links.
@@ -134,22 +135,6 @@ impl TransitStub {
             extra_transit_stub: 0,
             extra_stub_stub: 0,
         }
-    }
-}
-
-/// Link of a host.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Access {
-    /// Direction from the host into the network.
-    pub up: Impairment,
-    /// Direction from the network to the host.
-    pub down: Impairment,
-}
-
-impl Access {
-    /// Creates a link with the same impairment in both directions.
-    pub fn both(impairment: Impairment) -> Access {
-        Access { up: impairment, down: impairment }
     }
 }
 
@@ -282,7 +267,7 @@ impl Generator {
         topology.links = core.links.iter().map(|link| self.core_link(&core, link)).collect();
         topology.links.append(&mut host_links);
         topology.nodes.extend(core.nodes);
-        topology.sort_nodes();
+        topology.nodes.sort_by_key(|node| order(node.kind));
         topology.validate()?;
         Ok(topology)
     }
@@ -347,14 +332,12 @@ fn attach(topology: &mut Topology, host: String, router: &str, access: &Access) 
     topology.nodes.push(NodeSpec { name: host, kind: NodeKind::Host });
 }
 
-impl Topology {
-    /// Sorts the nodes into the order of files.
-    fn sort_nodes(&mut self) {
-        self.nodes.sort_by_key(|node| match node.kind {
-            NodeKind::Host => 0,
-            NodeKind::Router => 1,
-            NodeKind::Switch { .. } => 2,
-        });
+/// Returns the place of nodes of a kind in the order of files.
+fn order(kind: NodeKind) -> u32 {
+    match kind {
+        NodeKind::Host => 0,
+        NodeKind::Router => 1,
+        NodeKind::Switch { .. } => 2,
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use umbel_engine::units::ByteCount;
 
-use super::{Cidr, Queue};
+use crate::{Cidr, Queue};
 
 /// Value that is read by `FromStr`, whether TOML has it as a string or as a number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Written<T>(pub(crate) T);
+pub struct Written<T>(pub T);
 
 impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Written<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Written<T>, D::Error> {
@@ -34,7 +34,7 @@ impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Written<T> {
 
 /// Time, like `20ms` or `2h`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Time(pub(crate) Duration);
+pub struct Time(pub Duration);
 
 impl FromStr for Time {
     type Err = String;
@@ -63,7 +63,7 @@ impl FromStr for Time {
 
 /// Travel time of a packet, at most an hour.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delay(pub(crate) Duration);
+pub struct Delay(pub Duration);
 
 impl FromStr for Delay {
     type Err = String;
@@ -91,7 +91,7 @@ pub(crate) fn time_text(time: Duration) -> String {
 
 /// Share of a whole, like `0.05` or `5%`. The user of the value checks its range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share(pub(crate) f64);
+pub struct Share(pub f64);
 
 impl FromStr for Share {
     type Err = String;

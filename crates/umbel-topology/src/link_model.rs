@@ -10,10 +10,10 @@ use std::time::Duration;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::Instant;
+use umbel_engine::chance::uniform;
 
-use super::impairment::TwoStates;
-use super::{Impairment, Queue};
-use crate::random::uniform;
+use crate::impairment::TwoStates;
+use crate::{Impairment, Queue};
 
 /// Reason why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

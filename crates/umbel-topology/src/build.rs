@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use umbel_engine::units::Rate;
 
-use super::{Impairment, LinkSpec, NodeKind, NodeSpec, Queue, Topology};
+use crate::{Impairment, LinkSpec, NodeKind, NodeSpec, Queue, Topology};
 
 impl Topology {
     /// Creates a topology without nodes and links.

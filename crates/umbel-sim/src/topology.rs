@@ -1,20 +1,17 @@
 //! Topologies as networks of the simulator.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
-
 use umbel_engine::Instant;
+use umbel_topology::{Impairment, Mistake, NodeKind, Queue, Topology, TwoStates};
 
-use super::impairment::TwoStates;
-use super::{Impairment, LinkSpec, Mistake, NodeKind, Queue, Topology};
-use crate::link::{self, Loss};
-use crate::network::{LinkId, Network, NodeId};
+use crate::link::{self, LinkSpec, Loss};
+use crate::network::{LinkId, Network, NetworkError, NodeId};
 
 /// Times when links go up (`true`) and down, by the position of the link, for both directions.
 pub type Schedules = BTreeMap<usize, Vec<(Instant, bool)>>;
 
-impl Topology {
-    /// Returns the topology as a network, in which node and link numbers are positions here.
+impl Network {
+    /// Returns a topology as a network, in which node and link numbers are positions here.
     /// `schedules` are failures of links, which a topology does not have.
     ///
     /// A packet that `corrupt` damages counts as lost, as it is wherever checksums are verified.
@@ -23,84 +20,84 @@ impl Topology {
     /// # Errors
     /// Returns the error of [`Topology::validate`]. Also returns an error if a link reorders,
     /// duplicates or corrupts silently, which simulated links do not support.
-    pub fn to_network(&self, schedules: &Schedules) -> Result<Network, Mistake> {
-        self.validate()?;
+    pub fn from_topology(topology: &Topology, schedules: &Schedules) -> Result<Network, Mistake> {
+        topology.validate()?;
         let mut network = Network::new();
-        for node in &self.nodes {
+        for node in &topology.nodes {
             match node.kind {
                 NodeKind::Host => network.host(&node.name),
                 NodeKind::Router => network.router(&node.name),
                 NodeKind::Switch { .. } => network.switch(&node.name),
             };
         }
-        let names = self.names();
-        for (index, link) in self.links.iter().enumerate() {
+        let names = topology.names();
+        for (index, link) in topology.links.iter().enumerate() {
             let fail = |message| Mistake::new(format!("link {}: {message}", link.label()));
             let schedule = schedules.get(&index).map(Vec::as_slice).unwrap_or_default();
             let [a, b] = [&link.a, &link.b].map(|name| NodeId(names[name.as_str()] as u32));
-            let there = link.a_to_b.to_spec(schedule).map_err(fail)?;
-            let back = link.b_to_a.to_spec(schedule).map_err(fail)?;
+            let there = spec_of(link.a_to_b, schedule).map_err(fail)?;
+            let back = spec_of(link.b_to_a, schedule).map_err(fail)?;
             let added = network.link(a, b, there, back).map_err(|error| fail(error.to_string()))?;
             debug_assert_eq!(added, LinkId(index as u32));
         }
         Ok(network)
     }
+}
 
-    /// Returns the simulator's number of the node with this name.
-    pub fn node_id(&self, name: &str) -> Option<NodeId> {
-        self.node_index(name).map(|index| NodeId(index as u32))
+impl NodeId {
+    /// Returns the number of the node with this name in the network of a topology.
+    pub fn named(topology: &Topology, name: &str) -> Option<NodeId> {
+        topology.node_index(name).map(|index| NodeId(index as u32))
     }
 }
 
-impl LinkSpec {
-    /// Returns the delay from `a` to `b` and back, without jitter.
-    pub fn round_trip(&self) -> Duration {
-        self.a_to_b.delay + self.b_to_a.delay
+impl From<NetworkError> for Mistake {
+    fn from(error: NetworkError) -> Mistake {
+        Mistake::new(error.to_string())
     }
 }
 
-impl Impairment {
-    /// Converts to one direction of a simulated link.
-    fn to_spec(self, schedule: &[(Instant, bool)]) -> Result<link::LinkSpec, String> {
-        for (name, share) in [
-            ("reorder", self.reorder),
-            ("duplicate", self.duplicate),
-            ("corrupt_silently", self.corrupt_silently),
-        ] {
-            if share > 0.0 {
-                return Err(format!("simulated links have no `{name}`: leave it to the lab"));
-            }
+/// Returns one direction of a simulated link.
+fn spec_of(impairment: Impairment, schedule: &[(Instant, bool)]) -> Result<LinkSpec, String> {
+    for (name, share) in [
+        ("reorder", impairment.reorder),
+        ("duplicate", impairment.duplicate),
+        ("corrupt_silently", impairment.corrupt_silently),
+    ] {
+        if share > 0.0 {
+            return Err(format!("simulated links have no `{name}`: leave it to the lab"));
         }
-        Ok(link::LinkSpec {
-            rate: self.rate,
-            delay: self.delay,
-            jitter: self.jitter,
-            queue: match self.queue {
-                Queue::Packets(packets) => link::Queue::DropTailPackets(packets),
-                Queue::Bytes(bytes) => link::Queue::DropTailBytes(bytes),
-            },
-            loss: self.loss_model(),
-            schedule: schedule.to_vec(),
-            ..link::LinkSpec::default()
-        })
     }
+    Ok(LinkSpec {
+        rate: impairment.rate,
+        delay: impairment.delay,
+        jitter: impairment.jitter,
+        queue: match impairment.queue {
+            Queue::Packets(packets) => link::Queue::DropTailPackets(packets),
+            Queue::Bytes(bytes) => link::Queue::DropTailBytes(bytes),
+        },
+        loss: loss_of(&impairment),
+        schedule: schedule.to_vec(),
+        ..LinkSpec::default()
+    })
+}
 
-    fn loss_model(&self) -> Loss {
-        let Impairment { loss, corrupt, .. } = *self;
-        match self.two_states() {
-            Some(TwoStates { change: [good_to_bad, bad_to_good], loss }) => {
-                let [loss_good, loss_bad] = loss.map(|loss| 1.0 - (1.0 - loss) * (1.0 - corrupt));
-                Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad }
-            }
-            None if loss == 0.0 && corrupt == 0.0 => Loss::None,
-            None => Loss::Bernoulli(1.0 - (1.0 - loss) * (1.0 - corrupt)),
+fn loss_of(impairment: &Impairment) -> Loss {
+    let Impairment { loss, corrupt, .. } = *impairment;
+    match impairment.two_states() {
+        Some(TwoStates { change: [good_to_bad, bad_to_good], loss }) => {
+            let [loss_good, loss_bad] = loss.map(|loss| 1.0 - (1.0 - loss) * (1.0 - corrupt));
+            Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad }
         }
+        None if loss == 0.0 && corrupt == 0.0 => Loss::None,
+        None => Loss::Bernoulli(1.0 - (1.0 - loss) * (1.0 - corrupt)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use proptest::prelude::*;
     use umbel_engine::units::{ByteCount, Rate};
@@ -108,10 +105,10 @@ mod tests {
     use super::*;
     use crate::line::{Line, Refusal, Treatment};
     use crate::random::{Purpose, stream};
-    use crate::topology::link_model::{LinkDrop, LinkModel, Verdict};
+    use umbel_topology::link_model::{LinkDrop, LinkModel, Verdict};
 
     fn line(impairment: Impairment) -> Line {
-        let treatment = Arc::new(Treatment::new(impairment.to_spec(&[]).unwrap()).unwrap());
+        let treatment = Arc::new(Treatment::new(spec_of(impairment, &[]).unwrap()).unwrap());
         Line::new(treatment, || stream(1, Purpose::Link, 0))
     }
 
@@ -119,11 +116,11 @@ mod tests {
     fn nodes_and_links_keep_their_positions() {
         let topology = Topology::tree(2, 2).switch("sw").link("r1", "sw").loss(0.25);
         let schedules = Schedules::from([(1, vec![(Instant::from_nanos(5), false)])]);
-        let network = topology.to_network(&schedules).unwrap();
+        let network = Network::from_topology(&topology, &schedules).unwrap();
         assert_eq!(network.node_count(), topology.nodes.len());
         for (node, spec) in topology.nodes.iter().enumerate() {
             assert_eq!(network.name(NodeId(node as u32)), spec.name);
-            assert_eq!(topology.node_id(&spec.name), Some(NodeId(node as u32)));
+            assert_eq!(NodeId::named(&topology, &spec.name), Some(NodeId(node as u32)));
         }
         for (link, spec) in topology.links.iter().enumerate() {
             let (a, b) = network.ends(LinkId(link as u32));
@@ -139,11 +136,11 @@ mod tests {
     #[test]
     fn what_no_simulated_link_does_is_refused() {
         let reordering = Topology::star(1).impair(|i| i.reorder = 0.1);
-        let mistake = reordering.to_network(&Schedules::new()).unwrap_err();
+        let mistake = Network::from_topology(&reordering, &Schedules::new()).unwrap_err();
         let expected = "link h1–sw: simulated links have no `reorder`: leave it to the lab";
         assert_eq!(mistake.to_string(), expected);
         let damaged = Topology::star(1).impair(|i| i.corrupt = 0.1).loss(0.5);
-        let network = damaged.to_network(&Schedules::new()).unwrap();
+        let network = Network::from_topology(&damaged, &Schedules::new()).unwrap();
         let Loss::Bernoulli(loss) = network.specs(LinkId(0)).0.loss else { panic!() };
         assert!((loss - 0.55).abs() < 1e-12);
     }

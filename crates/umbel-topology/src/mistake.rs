@@ -4,8 +4,6 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::NetworkError;
-
 /// Mistake in a topology or a scenario. Displays as one line, like `lossy.toml:12: loss = 2 is not
 /// a probability between 0 and 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,18 +20,18 @@ impl Mistake {
     }
 
     /// Creates a mistake in a line, from 1.
-    pub(crate) fn at_line(line: usize, message: impl Into<String>) -> Mistake {
+    pub fn at_line(line: usize, message: impl Into<String>) -> Mistake {
         Mistake { line: Some(line), ..Mistake::new(message) }
     }
 
     /// Creates a mistake at a span of a text.
-    pub(crate) fn at(text: &str, span: Range<usize>, message: impl Into<String>) -> Mistake {
+    pub fn at(text: &str, span: Range<usize>, message: impl Into<String>) -> Mistake {
         let before = text.get(..span.start).unwrap_or_default();
         Mistake::at_line(before.matches('\n').count() + 1, message)
     }
 
     /// Creates a mistake from an error of the TOML reader.
-    pub(crate) fn toml(text: &str, error: &toml::de::Error) -> Mistake {
+    pub fn toml(text: &str, error: &toml::de::Error) -> Mistake {
         let message = error.message().trim_end().replace('\n', ", ");
         match error.span() {
             Some(span) => Mistake::at(text, span, message),
@@ -48,7 +46,8 @@ impl Mistake {
     }
 
     /// Returns a mistake in the same place with another message.
-    pub(crate) fn with_message(self, message: String) -> Mistake {
+    #[must_use]
+    pub fn with_message(self, message: String) -> Mistake {
         Mistake { message, ..self }
     }
 
@@ -81,12 +80,6 @@ impl fmt::Display for Mistake {
 }
 
 impl std::error::Error for Mistake {}
-
-impl From<NetworkError> for Mistake {
-    fn from(error: NetworkError) -> Mistake {
-        Mistake::new(error.to_string())
-    }
-}
 
 #[cfg(test)]
 mod tests {

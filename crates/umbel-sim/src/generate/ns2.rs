@@ -18,10 +18,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use umbel_engine::units::Rate;
+use umbel_topology::Queue;
+use umbel_topology::values::Delay;
 
 use super::{Core, CoreLink, Impairment, Mistake, router};
-use crate::topology::Queue;
-use crate::topology::values::Delay;
 
 /// Longest queue of a link of ns-2 that sets none, in packets.
 const QUEUE: u32 = 50;

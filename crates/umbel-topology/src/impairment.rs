@@ -15,7 +15,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    pub(super) fn holds_nothing(self) -> bool {
+    pub(crate) fn holds_nothing(self) -> bool {
         matches!(self, Queue::Bytes(ByteCount(0)) | Queue::Packets(0))
     }
 }
@@ -65,19 +65,35 @@ pub struct Impairment {
     pub queue: Queue,
 }
 
+/// Treatment of packets on the link of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Access {
+    /// Direction from the host into the network.
+    pub up: Impairment,
+    /// Direction from the network to the host.
+    pub down: Impairment,
+}
+
+impl Access {
+    /// Creates a link with the same impairment in both directions.
+    pub fn both(impairment: Impairment) -> Access {
+        Access { up: impairment, down: impairment }
+    }
+}
+
 /// A model of loss with a good and a bad state, by the shares of frames that change the state or
 /// are lost in it [Elliott, "Estimates of error rates for codes on burst-noise channels", 1963].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct TwoStates {
+pub struct TwoStates {
     /// Probabilities, at each frame, of leaving the good and the bad state.
-    pub(crate) change: [f64; 2],
+    pub change: [f64; 2],
     /// Shares lost in the good and in the bad state.
-    pub(crate) loss: [f64; 2],
+    pub loss: [f64; 2],
 }
 
 impl Impairment {
     /// Returns the model of loss, if losses depend on each other.
-    pub(crate) fn two_states(&self) -> Option<TwoStates> {
+    pub fn two_states(&self) -> Option<TwoStates> {
         let burst = self.loss_burst?;
         if self.loss_good.is_none() && self.loss_bad.is_none() {
             if burst <= 1.0 || self.loss <= 0.0 || self.loss >= 1.0 {

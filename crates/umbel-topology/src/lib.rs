@@ -4,36 +4,50 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use umbel_sim::topology::Topology;
+//! use umbel_topology::Topology;
 //!
 //! let topology = Topology::new()
 //!     .host("server").host("client").router("r")
 //!     .link("server", "r")
 //!     .link("r", "client").loss(0.05).delay(Duration::from_millis(20));
 //! topology.validate()?;
-//! # Ok::<(), umbel_sim::topology::Mistake>(())
+//! # Ok::<(), umbel_topology::Mistake>(())
 //! ```
 //!
 //! Loss on the link of a server or of a switch is shared by all hosts behind it. Loss on a
 //! receiver's own link is independent of all others.
+//!
+//! - [`file`] reads the TOML form, and [`Topology::to_toml`] writes it.
+//! - [`link_model`] is one direction of a link, as the lab's emulator applies it.
+//! - [`Mistake`] says what is wrong with a file, with its line.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        clippy::iter_over_hash_type,
+        clippy::print_stderr,
+        clippy::print_stdout,
+        reason = "what it does is a function of what it is given"
+    )
+)]
 
 mod build;
 mod check;
-mod file;
-pub mod generate;
+pub mod file;
 mod impairment;
 pub mod link_model;
 mod mistake;
-mod network;
-pub(crate) mod values;
+pub mod values;
 mod write;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
-pub use self::impairment::{Impairment, Queue};
+pub use self::impairment::{Access, Impairment, Queue, TwoStates};
 pub use self::mistake::Mistake;
-pub use self::network::Schedules;
 
 /// Function of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +129,11 @@ impl LinkSpec {
     /// Returns whether frames pass the emulator.
     pub fn is_emulated(&self) -> bool {
         self.emulated.unwrap_or(false) || !self.a_to_b.is_none() || !self.b_to_a.is_none()
+    }
+
+    /// Returns the delay from `a` to `b` and back, without jitter.
+    pub fn round_trip(&self) -> Duration {
+        self.a_to_b.delay + self.b_to_a.delay
     }
 
     /// Returns `a–b`, for messages.

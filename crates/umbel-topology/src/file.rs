@@ -8,10 +8,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use umbel_engine::units::Rate;
 
-use super::check::Part;
-use super::generate::Access;
-use super::values::{Delay, Share, Written};
-use super::{Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology};
+use crate::check::Part;
+use crate::values::{Delay, Share, Written};
+use crate::{Access, Cidr, Impairment, LinkSpec, Mistake, NodeKind, NodeSpec, Queue, Topology};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +49,7 @@ macro_rules! with_impairments {
         $(#[$about])*
         #[derive(Default, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub(crate) struct $name {
+        pub struct $name {
             $($own)*
             rate: Option<Written<Rate>>,
             delay: Option<Written<Delay>>,
@@ -69,7 +68,7 @@ macro_rules! with_impairments {
 
         impl $name {
             /// Returns `base` with the values of this table in place of those in it.
-            pub(crate) fn over(&self, base: Impairment) -> Impairment {
+            pub fn over(&self, base: Impairment) -> Impairment {
                 let share = |written: Option<Written<Share>>, base| written.map_or(base, |s| s.0.0);
                 let delay = |written: Option<Written<Delay>>| written.map(|delay| delay.0.0);
                 Impairment {
@@ -93,10 +92,12 @@ macro_rules! with_impairments {
 }
 
 with_impairments! {
+    /// Treatment of one direction of a link.
     struct ImpairmentEntry {}
 }
 
 with_impairments! {
+    /// Link between two nodes.
     struct LinkEntry {
         a: String,
         b: String,
@@ -126,7 +127,7 @@ with_impairments! {
 
 impl AccessEntry {
     /// Returns the treatment of packets on a host's link.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         let both = self.over(Impairment::none());
         Access { up: self.up.over(both), down: self.down.over(both) }
     }
@@ -202,7 +203,10 @@ impl Topology {
     }
 
     /// Reads and validates a table of `text`.
-    pub(crate) fn from_table(text: &str, table: Spanned<DeTable<'_>>) -> Result<Topology, Mistake> {
+    ///
+    /// # Errors
+    /// Returns one line with the line of the text and the mistake.
+    pub fn from_table(text: &str, table: Spanned<DeTable<'_>>) -> Result<Topology, Mistake> {
         let span = table.span();
         let table = table.into_inner();
         let value = Spanned::new(span.clone(), DeValue::Table(table.clone()));
