@@ -71,10 +71,6 @@ pub enum ArchiveError {
         /// Value that it needs.
         expected: String,
     },
-    /// Runs cannot be written as Parquet.
-    #[cfg(feature = "parquet")]
-    #[error(transparent)]
-    Parquet(#[from] umbel_sim::trace::TraceError),
     /// A line is no run.
     #[error("{path}:{line}: expected {expected}", path = path.display())]
     Line {
@@ -340,7 +336,5 @@ fn columns<E: Experiment>() -> Vec<String> {
     COLUMNS.map(str::to_owned).into_iter().chain(E::Outcome::columns()).collect()
 }
 
-#[cfg(feature = "parquet")]
-mod parquet;
 #[cfg(test)]
 mod tests;

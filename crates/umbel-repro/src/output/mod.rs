@@ -13,11 +13,8 @@
 //! | `tornado.csv`, `tornado.svg` | the same for the bars of the sensitivity: x is -1 to the left, 1 to the right |
 //! | `NAME.csv` | a table of a section, by its name |
 //!
-//! [`Report::write_pdf`] adds a PDF beside each SVG.
-//!
-//! `runs.csv` beside them is the [archive](crate::archive)'s, and so is `runs.parquet` in a build
-//! with the feature `parquet`. A series whose name ends with `(reported)` has the paper's own
-//! points.
+//! `runs.csv` beside them is the [archive](crate::archive)'s. A series whose name ends with
+//! `(reported)` has the paper's own points.
 //!
 //! If a figure has several panels, the name of a series begins with its panel's name and a colon.
 //!
@@ -32,7 +29,6 @@
 pub(crate) mod csv;
 mod html;
 mod number;
-mod pdf;
 mod row;
 mod scale;
 mod svg;
@@ -345,26 +341,6 @@ impl Report {
             write_file(&dir.join("table.csv"), csv::table(self))?;
         }
         write_file(&dir.join("report.html"), html::page(self))
-    }
-
-    /// Writes each figure as PDF, too, beside its SVG.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a file cannot be written. Files written before it stay.
-    ///
-    /// # Panics
-    ///
-    /// If an SVG of this crate is not well-formed.
-    pub fn write_pdf(&self, dir: &Path) -> Result<(), OutputError> {
-        prepare(dir)?;
-        for figure in self.all_figures() {
-            let title = format!("{}: {}", figure.id.heading(), figure.title);
-            let page = pdf::document(&svg::document(figure), &title)
-                .expect("what svg.rs writes is well-formed");
-            write_file(&dir.join(format!("{}.pdf", figure.id.stem())), &page)?;
-        }
-        Ok(())
     }
 }
 

@@ -432,24 +432,6 @@ fn the_page_marks_misses_and_leads_to_figures() {
 }
 
 #[test]
-fn every_figure_has_a_pdf_if_it_is_wanted() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut report = small();
-    let tornado = Panel {
-        bars: vec![Bar { name: "a".to_owned(), sides: [Some(("b".to_owned(), 1.0)), None] }],
-        ..Panel::default()
-    };
-    let id = FigureId::Sensitivity;
-    report.figures.push(Figure { id, panels: vec![tornado], ..report.figures[0].clone() });
-    report.write_pdf(dir.path()).unwrap();
-    for name in ["fig3.pdf", "tornado.pdf"] {
-        let bytes = std::fs::read(dir.path().join(name)).unwrap();
-        assert!(bytes.starts_with(b"%PDF-") && bytes.len() > 2_000, "{name}");
-    }
-    assert!(!dir.path().join("fig3.svg").exists());
-}
-
-#[test]
 fn lines_at_the_quartiles_of_a_sample_cross_the_plot() {
     let points: Vec<_> = (1..=5).map(|n| (f64::from(n), f64::from(n * n), 0.0)).collect();
     let mut figure = figure(vec![series("graphs", &points), series("few", &points[..3])]);

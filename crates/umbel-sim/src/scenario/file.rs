@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use umbel_topology::values::{Delay, Time, Written};
-use umbel_topology::{Mistake, Topology};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use umbel_topology::values::{Delay, Time, Written};
+use umbel_topology::{Mistake, Topology};
 
 use super::protocol::{Protocol, SECTIONS, Scenery, Section, sections};
 use super::traffic::{self, CrossTraffic};
@@ -255,7 +255,7 @@ impl OutputEntry {
             let span = path.span();
             let path = path.into_inner();
             let extension = path.extension().map(|text| text.to_string_lossy().to_lowercase());
-            let known = ["pcapng", "pcap", "csv", "parquet", "html"];
+            let known = ["pcapng", "pcap", "csv", "html"];
             if extension.is_some_and(|extension| known.contains(&extension.as_str())) {
                 return Ok(path);
             }

@@ -49,8 +49,6 @@ mod srm;
 mod stream;
 mod sweep;
 mod table;
-#[cfg(feature = "parquet")]
-mod table_parquet;
 mod tmtp;
 mod traffic;
 mod transfer;

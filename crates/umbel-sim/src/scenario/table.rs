@@ -82,25 +82,16 @@ impl Table {
         }
     }
 
-    /// Writes the table to a file by its extension: `.csv` or `.parquet`.
+    /// Writes the table as [`Table::write_csv`] does to a file of its name in a directory.
     ///
     /// # Errors
-    /// If the file cannot be written, or there is no form for the extension. `.parquet` needs the
-    /// feature `parquet`.
-    pub fn write(&self, path: &Path) -> Result<(), TraceError> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => {
-                let mut file = BufWriter::new(create(path)?);
-                self.write_csv(&mut file)
-                    .and_then(|()| file.flush())
-                    .map_err(|source| TraceError::Write { path: path.to_owned(), source })
-            }
-            #[cfg(feature = "parquet")]
-            Some("parquet") => super::table_parquet::write(self, path),
-            #[cfg(not(feature = "parquet"))]
-            Some("parquet") => Err(TraceError::WithoutParquet(path.to_owned())),
-            _ => Err(TraceError::Extension(path.to_owned())),
-        }
+    /// If the file cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<(), TraceError> {
+        let path = dir.join(self.name).with_extension("csv");
+        let mut file = BufWriter::new(create(&path)?);
+        self.write_csv(&mut file)
+            .and_then(|()| file.flush())
+            .map_err(|source| TraceError::Write { path, source })
     }
 
     /// Returns a column by its name.
@@ -185,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extension_determines_the_form() {
+    fn a_table_has_a_file_of_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let table = Table::new(
             "x",
@@ -195,14 +186,9 @@ mod tests {
                 ("who", Column::Texts(vec!["a".to_owned(), "b".to_owned()])),
             ],
         );
-        let path = |name: &str| folder.path().join(name);
-        table.write(&path("x.csv")).unwrap();
-        assert_eq!(std::fs::read_to_string(path("x.csv")).unwrap(), "n,x,who\n3,,a\n4,0.5,b\n");
-        assert!(table.write(&path("x.txt")).is_err() && table.write(&path("no/x.csv")).is_err());
-        let parquet = table.write(&path("x.parquet"));
-        assert_eq!(parquet.is_ok(), cfg!(feature = "parquet"), "{parquet:?}");
-        if parquet.is_ok() {
-            assert!(std::fs::read(path("x.parquet")).unwrap().starts_with(b"PAR1"));
-        }
+        table.write(folder.path()).unwrap();
+        let written = std::fs::read_to_string(folder.path().join("x.csv")).unwrap();
+        assert_eq!(written, "n,x,who\n3,,a\n4,0.5,b\n");
+        assert!(table.write(&folder.path().join("no")).is_err());
     }
 }

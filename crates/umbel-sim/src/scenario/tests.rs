@@ -320,7 +320,7 @@ fn every_mistake_in_the_frame_has_its_line_and_says_what_was_expected() {
         (
             "\"out.pcapng\"",
             "\"out.txt\"",
-            "line 37: out.txt: no trace has this extension: use .pcapng or .pcap, .csv, .parquet, or .html",
+            "line 37: out.txt: no trace has this extension: use .pcapng, .pcap, .csv or .html",
         ),
         (
             "[repository]",

@@ -1,4 +1,4 @@
-//! Table in CSV and Parquet files.
+//! Table in CSV files.
 //!
 //! The table has one row for each event. Cells that do not apply to the event are empty.
 //!
@@ -29,14 +29,6 @@ use super::{MembershipRecord, MessageRecord, NoteRecord, PacketRecord};
 use crate::network::{Network, NodeId};
 use crate::packet::{Destination, Kind};
 
-/// Type of a column's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ColumnType {
-    Integer,
-    Number,
-    Text,
-}
-
 /// Value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell<'a> {
@@ -47,27 +39,27 @@ pub(super) enum Cell<'a> {
 }
 
 /// Columns in their order.
-pub(super) const COLUMNS: [(&str, ColumnType); 20] = [
-    ("time_ns", ColumnType::Integer),
-    ("event", ColumnType::Text),
-    ("link", ColumnType::Integer),
-    ("node", ColumnType::Integer),
-    ("node_name", ColumnType::Text),
-    ("peer", ColumnType::Integer),
-    ("peer_name", ColumnType::Text),
-    ("packet", ColumnType::Integer),
-    ("kind", ColumnType::Text),
-    ("flow", ColumnType::Integer),
-    ("source", ColumnType::Integer),
-    ("destination", ColumnType::Integer),
-    ("channel", ColumnType::Integer),
-    ("hop_limit", ColumnType::Integer),
-    ("bytes", ColumnType::Integer),
-    ("arrives_ns", ColumnType::Integer),
-    ("note", ColumnType::Text),
-    ("value_1", ColumnType::Number),
-    ("value_2", ColumnType::Number),
-    ("value_3", ColumnType::Number),
+pub(super) const COLUMNS: [&str; 20] = [
+    "time_ns",
+    "event",
+    "link",
+    "node",
+    "node_name",
+    "peer",
+    "peer_name",
+    "packet",
+    "kind",
+    "flow",
+    "source",
+    "destination",
+    "channel",
+    "hop_limit",
+    "bytes",
+    "arrives_ns",
+    "note",
+    "value_1",
+    "value_2",
+    "value_3",
 ];
 
 /// Row of the table.

@@ -28,10 +28,7 @@ impl CsvTracer {
     /// Returns an error if the file cannot be created.
     pub fn create(path: &Path, network: &Network) -> Result<CsvTracer, TraceError> {
         let mut output = Output::create(path)?;
-        output.write(|file| {
-            let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-            writeln!(file, "{}", names.join(","))
-        });
+        output.write(|file| writeln!(file, "{}", COLUMNS.join(",")));
         Ok(CsvTracer { network: network.clone(), output })
     }
 }

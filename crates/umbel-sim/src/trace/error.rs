@@ -3,15 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-#[cfg(feature = "parquet")]
-use parquet::errors::ParquetError;
-
 /// Error in writing a trace. The traced run is not affected.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The extension of the file's name is not that of a trace.
     #[error(
-        "{}: no trace has this extension: use .pcapng or .pcap, .csv, .parquet, or .html",
+        "{}: no trace has this extension: use .pcapng, .pcap, .csv or .html",
         .0.display()
     )]
     Extension(PathBuf),
@@ -31,26 +28,10 @@ pub enum TraceError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A write to a Parquet file failed.
-    #[cfg(feature = "parquet")]
-    #[error("cannot write {}: {source}", .path.display())]
-    Parquet {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the Parquet writer.
-        source: ParquetError,
-    },
-    /// This build cannot write Parquet files.
-    #[cfg(not(feature = "parquet"))]
-    #[error(
-        "{}: built without Parquet: trace to .csv, or build with `--features parquet`",
-        .0.display()
-    )]
-    WithoutParquet(PathBuf),
     /// The network is too large to be drawn.
     #[error(
         "{}: an animation shows at most {limit} nodes, the network has {nodes}: \
-         trace to .csv, .parquet or .pcapng instead",
+         trace to .csv or .pcapng instead",
         .path.display()
     )]
     TooManyNodes {

@@ -4,8 +4,7 @@
 //! messages, joins and leaves, and the [`Note`]s that applications write. The tracers are:
 //!
 //! - [`PcapTracer`]: captured packets, for Wireshark.
-//! - [`CsvTracer`], and `ParquetTracer` with the feature `parquet`: a table with a row for each
-//!   event ([`columns`]).
+//! - [`CsvTracer`]: a table with a row for each event ([`columns`]).
 //! - [`HtmlTracer`]: a page that plays a small run.
 //! - [`SummaryTracer`]: counts by kind, flow, link and node.
 //! - [`HashTracer`]: one number that is equal for equal runs.
@@ -28,8 +27,6 @@ mod fan_out;
 mod hash;
 mod html;
 mod output;
-#[cfg(feature = "parquet")]
-mod parquet;
 pub mod pcap;
 mod record;
 pub mod summary;
@@ -40,8 +37,6 @@ pub use error::TraceError;
 pub use fan_out::FanOut;
 pub use hash::HashTracer;
 pub use html::HtmlTracer;
-#[cfg(feature = "parquet")]
-pub use parquet::ParquetTracer;
 pub use pcap::{PcapFormat, PcapTracer};
 pub use record::{
     ChannelParts, Hop, MembershipRecord, MessageRecord, Note, NoteRecord, PacketRecord,
@@ -79,22 +74,17 @@ pub trait Tracer: Any + Send {
     }
 }
 
-/// Creates the tracer for a file by its extension: `.pcapng`, `.pcap`, `.csv`, `.parquet`, `.html`.
+/// Creates the tracer for a file by its extension: `.pcapng`, `.pcap`, `.csv`, `.html`.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no tracer for the extension, or if the file cannot be created.
-/// `.parquet` needs the feature `parquet`.
 pub fn open(path: &Path, network: &Network) -> Result<Box<dyn Tracer>, TraceError> {
     let extension = path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
     Ok(match extension.as_deref() {
         Some("pcapng") => Box::new(PcapTracer::create(path, PcapFormat::PcapNg, network)?),
         Some("pcap") => Box::new(PcapTracer::create(path, PcapFormat::Pcap, network)?),
         Some("csv") => Box::new(CsvTracer::create(path, network)?),
-        #[cfg(feature = "parquet")]
-        Some("parquet") => Box::new(ParquetTracer::create(path, network)?),
-        #[cfg(not(feature = "parquet"))]
-        Some("parquet") => return Err(TraceError::WithoutParquet(path.to_owned())),
         Some("html") => Box::new(HtmlTracer::create(path, network)?),
         _ => return Err(TraceError::Extension(path.to_owned())),
     })

@@ -38,7 +38,7 @@ use super::output::{Meter, Output};
   umbel repro smo --out out/ --figure 5,acks         one TCP stream to up to 1,500 receivers
   umbel repro smo --out out/ --figure lab            the same with the sockets of this kernel
   umbel repro all --out out/                         all five, in folders; open out/index.html
-  umbel repro lms --out out/ --redraw --pdf          the figures of its runs once more, as PDF, too
+  umbel repro lms --out out/ --redraw                the report of its runs once more
   umbel repro all --out out/ --resume                go on after it was killed, or with more --seeds
   umbel repro repository --out out/ --strict         exit 1 unless all numbers are within bounds")]
 pub(super) struct ReproArgs {
@@ -85,9 +85,6 @@ struct Common {
     /// Make the report from DIR/runs.csv alone, without running anything
     #[arg(long, conflicts_with = "resume")]
     redraw: bool,
-    /// Write the figures as PDF, too
-    #[arg(long)]
-    pdf: bool,
 }
 
 impl Common {
@@ -295,12 +292,7 @@ fn computed(
     let report = experiments(Pool::of(common.threads()).keeping(archive.clone()), &bar);
     bar.meter.clear();
     archive.finish()?;
-    #[cfg(feature = "parquet")]
-    archive.write_parquet()?;
     report.write(&common.out)?;
-    if common.pdf {
-        report.write_pdf(&common.out)?;
-    }
     let took = (started.elapsed(), manifest::processor_time()?.saturating_sub(processor_before));
     Manifest::new(&report, common, begun, took)?.write(&common.out)?;
     show(&report, common, took.0, output);

@@ -148,14 +148,7 @@ fn written(directory: &Path, name: &str) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-const FILES: &[&str] = &[
-    "run.pcapng",
-    "run.pcap",
-    "run.csv",
-    "run.html",
-    #[cfg(feature = "parquet")]
-    "run.parquet",
-];
+const FILES: &[&str] = &["run.pcapng", "run.pcap", "run.csv", "run.html"];
 
 #[test]
 fn equal_runs_give_equal_files() {
@@ -191,13 +184,6 @@ fn an_unknown_extension_is_refused() {
         let refused = open(Path::new(name), &network());
         assert!(matches!(refused, Err(TraceError::Extension(path)) if path == Path::new(name)));
     }
-}
-
-#[cfg(not(feature = "parquet"))]
-#[test]
-fn parquet_in_a_build_without_it_is_refused_with_what_to_do() {
-    let refused = open(Path::new("run.parquet"), &network()).err().unwrap().to_string();
-    assert!(refused.contains(".csv") && refused.contains("--features parquet"), "{refused}");
 }
 
 #[test]

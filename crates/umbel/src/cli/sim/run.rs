@@ -43,7 +43,7 @@ pub(super) struct RunArgs {
     /// Number of runs at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     jobs: Option<u32>,
-    /// Write events to .pcapng, .pcap, .csv, .html or .parquet; can be given several times
+    /// Write events to .pcapng, .pcap, .csv or .html; can be given several times
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
     /// Write a page that plays the run
@@ -53,22 +53,9 @@ pub(super) struct RunArgs {
     /// means, plots and a page
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Form of the tables of receivers, losses and links [default: csv]
-    #[arg(long, value_enum, requires = "out")]
-    format: Option<Form>,
-    /// Write the plots of several runs as PDF, too
-    #[arg(long, requires = "out")]
-    pdf: bool,
     /// Also count packets by kind, flow, link and node, which takes time
     #[arg(long)]
     tables: bool,
-}
-
-/// Form of a table.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
-    Csv,
-    Parquet,
 }
 
 /// Number of runs of each point of a sweep that does not say it.
@@ -160,19 +147,12 @@ pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
         results::show(&base, &finished, output);
     }
     if let Some(out) = &args.out {
-        let extension = match args.format {
-            Some(Form::Parquet) => "parquet",
-            Some(Form::Csv) | None => "csv",
-        };
         for table in &tables {
-            table.write(&out.join(table.name).with_extension(extension))?;
+            table.write(out)?;
         }
         if finished.len() > 1 {
             let report = study::report(&study, &base.name, first, &finished, seeds as usize);
             report.write(out)?;
-            if args.pdf {
-                report.write_pdf(out)?;
-            }
         }
         output.note(format!("wrote {}", out.display()));
     }

@@ -108,13 +108,6 @@ fn traces_are_written_in_every_form_and_of_one_run_only() {
         assert!(ran.stderr.contains(name), "{ran:?}");
     }
     run(["sim", "run", &path, "--trace", &file("a.txt")]).failed_with(&["a.txt", ".pcapng"]);
-    let parquet = run(["sim", "run", &path, "--trace", &file("a.parquet")]);
-    if cfg!(feature = "parquet") {
-        parquet.succeeded();
-        assert!(std::fs::read(file("a.parquet")).unwrap().starts_with(b"PAR1"));
-    } else {
-        parquet.failed_with(&["a.parquet", ".csv", "--features parquet"]);
-    }
     run(["sim", "run", &path, "--html", &file("no/a.html")]).failed_with(&["no/a.html"]);
     run(["sim", "run", &path, "--trace", &traces[0], "--seeds", "2"])
         .failed_with(&["a trace is of one run"]);
@@ -192,9 +185,8 @@ loss = [\"2%\", \"20%\"]
 fn a_sweep_ends_with_tables_plots_and_how_sure_they_are() {
     let (folder, path) = folder_with("losses.toml", SWEEP);
     let out = folder.path().join("out");
-    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap(), "--pdf"]);
+    let ran = run(["sim", "run", &path, "--out", out.to_str().unwrap()]);
     let table = &ran.succeeded().stdout;
-    assert!(std::fs::read(out.join("figure1.pdf")).unwrap().starts_with(b"%PDF-"));
     assert!(table.starts_with("losses: 2 points, 5 runs each"), "{table}");
     let points: Vec<&str> = table.lines().skip(2).take(2).collect();
     let sure: Vec<&str> = table.lines().skip(4).collect();
@@ -236,8 +228,6 @@ fn a_mistake_in_a_sweep_is_told_with_its_line() {
         .failed_with(&["bad.toml:14: loss = 2 is not a probability between 0 and 1"]);
     let (_folder, path) = folder_with("bad.toml", &SWEEP.replace("loss = [", "los = ["));
     run(["sim", "run", &path]).failed_with(&["bad.toml:14: the file has no key `los`"]);
-    run(["sim", "run", &path, "--format", "csv"]).misused(&["--out"]);
-    run(["sim", "run", &path, "--pdf"]).misused(&["--out"]);
 }
 
 #[test]
