@@ -7,8 +7,8 @@ command -v ns >/dev/null || { echo "ns-2 is missing: install the package ns2" >&
 # Sets UMBEL to the program to compare, and builds it, unless it is set.
 find_umbel() {
     [ -z "${UMBEL:-}" ] || return 0
-    cargo build -q --release -p umbel
-    UMBEL=${CARGO_TARGET_DIR:-target}/release/umbel
+    cargo build -q --release -p umbel-laboratory
+    UMBEL=${CARGO_TARGET_DIR:-target}/release/umbel-laboratory
 }
 
 # Sets `work` to a directory that goes when the script ends.

@@ -115,6 +115,8 @@ struct Sheet {
 pub struct Archive {
     dir: PathBuf,
     origin: Origin,
+    /// Digests of programs besides that of the origin on which the runs of a kind depend.
+    others: BTreeMap<&'static str, String>,
     to: Use,
     sheets: Mutex<BTreeMap<&'static str, Sheet>>,
     /// The first error of a run that was to be kept.
@@ -125,7 +127,23 @@ impl Archive {
     /// Creates an archive in a directory, which exists.
     pub fn new(dir: &Path, origin: Origin, to: Use) -> Archive {
         let (sheets, error) = (Mutex::default(), Mutex::default());
-        Archive { dir: dir.to_owned(), origin, to, sheets, error }
+        Archive { dir: dir.to_owned(), origin, others: BTreeMap::new(), to, sheets, error }
+    }
+
+    /// States that the runs of a kind depend on another program, too, by its digest.
+    #[must_use]
+    pub fn with_program(mut self, kind: &'static str, digest: String) -> Archive {
+        self.others.insert(kind, digest);
+        self
+    }
+
+    /// Returns the origin of the runs of a kind.
+    fn origin(&self, kind: &str) -> Origin {
+        let mut origin = self.origin.clone();
+        if let Some(other) = self.others.get(kind) {
+            origin.program = format!("{} with {other}", origin.program);
+        }
+        origin
     }
 
     /// Reads the files of these kinds of experiments ([`Experiment::RUNS`]), or begins them.
@@ -139,7 +157,7 @@ impl Archive {
             if self.to == Use::Nothing {
                 remove(&path)?;
             }
-            let sheet = self.read(&path)?;
+            let sheet = self.read(kind, &path)?;
             self.sheets().insert(kind, sheet);
         }
         Ok(())
@@ -154,7 +172,7 @@ impl Archive {
     }
 
     #[allow(clippy::disallowed_methods, reason = "runs are kept here")]
-    fn read(&self, path: &Path) -> Result<Sheet, ArchiveError> {
+    fn read(&self, kind: &str, path: &Path) -> Result<Sheet, ArchiveError> {
         let fail = |source| ArchiveError::Read { path: path.to_owned(), source };
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Sheet::default()),
@@ -171,7 +189,7 @@ impl Archive {
         let Some((head, _)) = lines.next() else { return Ok(Sheet::default()) };
         let found = Origin::parse(head)
             .ok_or_else(|| wrong(1, "`# runs of PAPER, program …, options …`"))?;
-        self.compare(path, found)?;
+        self.compare(kind, path, found)?;
         let Some((columns, _)) = lines.next() else { return Ok(Sheet::default()) };
         let columns = csv::fields(columns).ok_or_else(|| wrong(2, "the names of columns"))?;
         let mut kept = Kept::new();
@@ -197,8 +215,8 @@ impl Archive {
         Ok(Sheet { columns, kept, file, missing: None })
     }
 
-    fn compare(&self, path: &Path, found: Origin) -> Result<(), ArchiveError> {
-        let own = self.origin.clone();
+    fn compare(&self, kind: &str, path: &Path, found: Origin) -> Result<(), ArchiveError> {
+        let own = self.origin(kind);
         let mut pairs = vec![
             ("the paper", found.paper, own.paper),
             ("the options", found.options, own.options),
@@ -264,7 +282,8 @@ impl Archive {
             Some(file) => file,
             file => {
                 let mut new = File::create(self.path(kind))?;
-                new.write_all(format!("{}\n{}", self.origin.head(), csv::row(columns)).as_bytes())?;
+                let head = self.origin(kind).head();
+                new.write_all(format!("{head}\n{}", csv::row(columns)).as_bytes())?;
                 file.insert(new)
             }
         };

@@ -24,7 +24,6 @@ pub mod gateway;
 pub mod get;
 mod http;
 pub mod list;
-mod process;
 pub mod router;
 pub mod serve;
 pub mod smo;

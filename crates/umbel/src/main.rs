@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    umbel::cli::end_on_panic();
+    umbel_cli::end_on_panic();
     umbel::cli::run(std::env::args_os())
 }

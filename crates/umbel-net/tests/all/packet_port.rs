@@ -178,11 +178,11 @@ fn segments_in_sequence_leave_in_one_frame() {
 #[test]
 fn a_turn_takes_all_frames_also_where_they_came_one_by_one() {
     in_namespace(|| {
+        /// Each has its own block, and there are more blocks.
+        const SYNS: u64 = 24;
         if !has_nft() {
             return;
         }
-        /// Each has its own block, and there are more blocks.
-        const SYNS: u64 = 24;
         run("ip link set lo up");
         let server = SocketAddr::new(address("127.0.0.1"), PORT);
         let mut port = open(server, "lo").unwrap();

@@ -53,7 +53,11 @@ fn go(
     to: Use,
     seeds: u32,
 ) -> Result<(Outcomes<Third>, u32), ArchiveError> {
-    let archive = Arc::new(Archive::new(dir, origin, to));
+    go_with(Archive::new(dir, origin, to), seeds)
+}
+
+fn go_with(archive: Archive, seeds: u32) -> Result<(Outcomes<Third>, u32), ArchiveError> {
+    let archive = Arc::new(archive);
     archive.open(&[Third::RUNS])?;
     let before = RAN.load(Ordering::Relaxed);
     let outcomes = Pool::of(2).keeping(archive.clone()).run_all(&runs(seeds), &());
@@ -134,6 +138,21 @@ fn runs_of_others_are_refused_with_what_was_expected() {
     std::fs::write(&path, "a,b\n").unwrap();
     let error = go(dir.path(), origin(), Use::Resume, 1).unwrap_err().to_string();
     assert!(error.contains("runs.csv:1: expected `# runs of PAPER"), "{error}");
+}
+
+#[test]
+fn runs_that_depend_on_another_program_go_on_with_that_one_only() {
+    let _alone = ALONE.lock();
+    let dir = tempfile::tempdir().unwrap();
+    let with = |digest: &str, to| {
+        let archive = Archive::new(dir.path(), origin(), to);
+        go_with(archive.with_program(Third::RUNS, digest.to_owned()), 1).map(|(_, ran)| ran)
+    };
+    assert_eq!(with("abc", Use::Nothing).unwrap(), 3);
+    assert_eq!(with("abc", Use::Resume).unwrap(), 0);
+    let error = with("def", Use::Resume).unwrap_err().to_string();
+    assert!(error.contains("`0123 with abc`") && error.contains("`0123 with def`"), "{error}");
+    assert_eq!(with("def", Use::Redraw).unwrap(), 0);
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! The command line.
 
-pub mod config_file;
-pub mod output;
-
 mod credentials;
 mod demo;
 mod doctor;
@@ -12,19 +9,14 @@ mod get;
 mod groups;
 mod hls;
 mod key;
-mod lab;
 mod left_out;
 mod ls;
-mod panics;
 mod rate;
 mod recv;
-mod repro;
 mod router;
 mod rtp;
 mod send;
 mod serve;
-mod signals;
-mod sim;
 mod smo;
 mod stream;
 mod teller;
@@ -35,13 +27,11 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::prelude::*;
+use clap::{Parser, Subcommand};
+use umbel_cli::programs::{Umbel, is_research};
+use umbel_cli::{Global, Program, output, signals};
 
 use self::output::Output;
-pub use self::panics::end_on_panic;
 
 /// Reliable multicast: one source, many receivers, every byte verified.
 #[derive(Debug, Parser)]
@@ -59,23 +49,6 @@ pub struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// Options of every command.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Global {
-    /// One JSON object per line on standard output, and nothing else there
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// More about what happens (-v, -vv, -vvv); UMBEL_LOG sets it in detail
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
-    /// No progress and no notes
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-    /// Options from a TOML file: `rate = "100M"`, or in a table named after the command
-    #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -106,118 +79,83 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Find out why multicast does not arrive
     Doctor(doctor::DoctorArgs),
-    /// Emulate hosts, routers and impaired links on this machine
-    Lab(lab::LabArgs),
     /// Send one TCP stream to many ordinary TCP clients by multicast
     Smo(smo::SmoArgs),
     /// Route multicast: members by IGMP and MLD, trees by PIM, repairs by LMS
     Router(router::RouterArgs),
     /// Simulate servers, clients and the network between them
-    Sim(sim::SimArgs),
+    Sim,
     /// Repeat the experiments of a paper and compare the numbers
-    Repro(repro::ReproArgs),
+    Repro,
+    /// Emulate hosts, routers and impaired links on this machine
+    Lab,
 }
 
-/// Keeps keys and tokens out of files that the system would write if the process crashed. Handlers
-/// to which it pipes the memory decide for themselves.
-fn forbid_core_dumps() {
-    let limits = getrlimit(Resource::RLIMIT_CORE)
-        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, 0, hard));
-    if let Err(error) = limits {
-        tracing::debug!("core dumps are not forbidden: {error}");
+impl Program for Cli {
+    fn global(&self) -> &Global {
+        &self.global
+    }
+
+    fn execute(self, output: &Output) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Serve(args) => serve::run(args, output),
+            Command::Get(args) => get::run(args, output),
+            Command::Ls(args) => ls::run(args, output),
+            Command::Send(args) => send::run(args, output),
+            Command::Recv(args) => recv::run(args, output),
+            Command::Key(args) => key::run(args, output),
+            Command::Stream(args) => stream::run(&args, output),
+            Command::Watch(args) => watch::run(args, output),
+            Command::Gateway(args) => gateway::run(args, output),
+            Command::Groups(args) => groups::run(&args, output),
+            Command::Tree(args) => tree::run(&args, output),
+            Command::Demo(args) => demo::run(args, output),
+            Command::Doctor(args) => doctor::run(&args, output),
+            Command::Smo(args) => smo::run(args, output),
+            Command::Router(args) => router::run(args, output),
+            Command::Sim | Command::Repro | Command::Lab => {
+                Err(Umbel::Laboratory.take_over(std::env::args_os().skip(1)).into())
+            }
+        }
     }
 }
 
 /// Runs the command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let args = match config_file::expand(args, &Cli::command()) {
-        Ok(args) => args,
-        Err(error) => {
-            eprintln!("umbel: {error:#}");
-            return ExitCode::from(2);
-        }
-    };
-    let matches = match Cli::command().try_get_matches_from(args) {
-        Ok(matches) => matches,
-        Err(error) => {
-            // Help and version are not errors.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
-        }
-    };
-    let cli = match Cli::from_arg_matches(&matches) {
-        Ok(cli) => cli,
-        Err(error) => error.exit(),
-    };
-    forbid_core_dumps();
-    start_logging(cli.global.verbose);
-    let output = Output::new(cli.global.json, cli.global.quiet);
-    let result = match cli.command {
-        Command::Serve(args) => serve::run(args, &output),
-        Command::Get(args) => get::run(args, &output),
-        Command::Ls(args) => ls::run(args, &output),
-        Command::Send(args) => send::run(args, &output),
-        Command::Recv(args) => recv::run(args, &output),
-        Command::Key(args) => key::run(args, &output),
-        Command::Stream(args) => stream::run(&args, &output),
-        Command::Watch(args) => watch::run(args, &output),
-        Command::Gateway(args) => gateway::run(args, &output),
-        Command::Groups(args) => groups::run(&args, &output),
-        Command::Tree(args) => tree::run(&args, &output),
-        Command::Demo(args) => demo::run(args, &output),
-        Command::Doctor(args) => doctor::run(&args, &output),
-        Command::Lab(args) => lab::run(args, &output),
-        Command::Smo(args) => smo::run(args, &output),
-        Command::Router(args) => router::run(args, &output),
-        Command::Sim(args) => sim::run(args, &output),
-        Command::Repro(args) => repro::run(args, &output),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            output.error(&error);
-            ExitCode::from(1)
-        }
+    if is_research(&args) {
+        // Before anything else: only the other program knows its options, and those of its commands
+        // in a configuration file.
+        let lack = Umbel::Laboratory.take_over(&args[1..]);
+        let is_json = args.iter().any(|arg| arg == "--json");
+        Output::new(is_json, false).error(&lack.into());
+        return ExitCode::from(1);
     }
-}
-
-fn start_logging(verbose: u8) {
-    let level = match verbose {
-        0 => LevelFilter::WARN,
-        1 => LevelFilter::INFO,
-        2 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let in_detail = std::env::var("UMBEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let crates = ["umbel", "umbel_net", "umbel_router", "umbel_store"];
-    let filter =
-        in_detail.unwrap_or_else(|| Targets::new().with_targets(crates.map(|c| (c, level))));
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .without_time();
-    // A second start, as in tests, changes nothing.
-    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+    umbel_cli::run::<Cli>(args)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use clap::CommandFactory as _;
+    use umbel_cli::programs::{PRODUCT, RESEARCH};
 
-    /// Names lines of the texts after the help of a command and its subcommands that a terminal of
-    /// 100 columns would break.
-    fn long_lines(command: &clap::Command, found: &mut Vec<String>) {
-        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let long = text.lines().filter(|line| line.chars().count() > 100);
-        found.extend(long.map(|line| format!("{}: {line}", command.get_name())));
-        command.get_subcommands().for_each(|command| long_lines(command, found));
-    }
+    use super::*;
 
     #[test]
     fn texts_after_the_help_fit_into_100_columns() {
-        let mut found = Vec::new();
-        long_lines(&Cli::command(), &mut found);
-        assert!(found.is_empty(), "{found:#?}");
+        umbel_cli::testing::assert_texts_fit(&Cli::command());
+    }
+
+    #[test]
+    fn the_laboratory_knows_which_commands_it_has_and_which_it_has_not() {
+        let command = Cli::command();
+        let about = |own: &clap::Command| own.get_about().map(ToString::to_string);
+        let listed = |name| command.find_subcommand(name).and_then(about);
+        for (name, about) in RESEARCH {
+            assert_eq!(listed(name).as_deref(), Some(about));
+        }
+        let own = command.get_subcommands().map(clap::Command::get_name);
+        let own = own.filter(|name| RESEARCH.iter().all(|(research, _)| research != name));
+        assert_eq!(own.collect::<Vec<_>>(), PRODUCT);
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context;
 use crossbeam_channel::Sender;
 use serde_json::Value;
+use umbel_cli::process::{Process, Reporter};
 use umbel_engine::units::Rate;
 use umbel_lab::{Lab, Topology};
 
 use super::{Client, Message, Sent, Stage, Tale};
-use crate::process::{Process, Reporter};
 
 /// Name of the server's host.
 const SERVER: &str = "server";

@@ -1,8 +1,6 @@
 //! `umbel router`, and `umbel send --recovery lms` between such routers.
 
-use std::process::{Command, Stdio};
-
-use umbel_lab::{Impairment, Topology};
+use umbel_lab::Impairment;
 
 use crate::support::bench::SOON;
 use crate::support::feeds::Feeds;
@@ -43,28 +41,6 @@ fn a_chain_of_routers_forwards_a_channel_as_hosts_join_and_leave() {
         .unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("eth0") && text.contains("this router"), "{text}");
-}
-
-#[test]
-fn one_command_brings_up_a_lab_whose_routers_route() {
-    // A lab that cannot be made is said to be so.
-    let Some(_lab) = lab(&Topology::new().host("a").host("b").link("a", "b")) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let umbel = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
-        command.args(arguments).env("UMBEL_LAB_DIR", folder.path().join("lab"));
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab/two-routers.toml");
-    umbel(&["lab", "up", "--route", file]);
-    let program = env!("CARGO_BIN_EXE_umbel");
-    for router in ["r1", "r2"] {
-        let status = umbel(&["lab", "exec", router, "--", program, "router", "status"]);
-        assert!(status.contains("this router"), "{status}");
-    }
-    umbel(&["lab", "down"]);
 }
 
 #[test]

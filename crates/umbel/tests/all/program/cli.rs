@@ -1,8 +1,7 @@
 //! The rules that every command keeps: help, exit codes, where output goes, the configuration.
 use super::support::{Place, run};
 
-const COMMANDS: [&str; 10] =
-    ["serve", "get", "ls", "stream", "watch", "demo", "doctor", "lab", "sim", "repro"];
+const COMMANDS: [&str; 7] = ["serve", "get", "ls", "stream", "watch", "demo", "doctor"];
 
 #[test]
 fn help_has_examples_and_is_a_success() {

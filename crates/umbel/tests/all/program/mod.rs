@@ -5,7 +5,6 @@ mod cli;
 mod demo;
 mod local;
 mod new_protocol;
-mod repro;
-mod sim;
+mod research;
 mod support;
 mod told;

@@ -21,7 +21,6 @@ mod smo;
 mod smo_acks;
 mod smo_capture;
 mod smo_relay;
-mod smo_repro;
 mod smo_routed;
 mod smo_tls;
 mod soak;

@@ -23,9 +23,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use umbel_engine::MTU_RESERVE;
 use umbel_lab::{Queue, Topology};
-use umbel_repro::estimate::Estimate;
 use umbel_sim::scenario::Scenario;
 use umbel_sim::scenario::report::Results;
+use umbel_sim::statistics::mean_and_interval;
 use umbel_wire::SmallBlockHeader;
 use umbel_wire::lms::limits::AROUND_PACKET;
 
@@ -101,11 +101,14 @@ fn compare(simulated: &Numbers, real: &Numbers, measures: &[Measure]) {
     for ((host, name), values) in simulated {
         let measure = measures.iter().find(|measure| measure.column == *name).unwrap();
         let in_the_lab = &real[&(host.clone(), *name)];
-        let (here, there) = (Estimate::of(values), Estimate::of(in_the_lab));
-        let difference = there.mean - here.mean;
+        let [(here, of_here), (there, of_there)] = [values, in_the_lab].map(|values| {
+            // A single run has no interval, and leaves everything undecided.
+            mean_and_interval(values).unwrap_or((values[0], f64::NAN))
+        });
+        let difference = there - here;
         // Intervals of independent means add up as squares.
-        let interval = here.ci95.hypot(there.ci95);
-        let margin = measure.least + measure.share * here.mean.abs();
+        let interval = of_here.hypot(of_there);
+        let margin = measure.least + measure.share * here.abs();
         let verdict = if difference.abs() + interval <= margin {
             "same"
         } else if difference.abs() - interval > margin {
@@ -114,8 +117,8 @@ fn compare(simulated: &Numbers, real: &Numbers, measures: &[Measure]) {
             "undecided"
         };
         let line = format!(
-            "| {host} | {name} | {:.2} ± {:.2} | {:.2} ± {:.2} | {difference:+.2} ± {interval:.2} | {verdict} |",
-            here.mean, here.ci95, there.mean, there.ci95
+            "| {host} | {name} | {here:.2} ± {of_here:.2} | {there:.2} ± {of_there:.2} | \
+             {difference:+.2} ± {interval:.2} | {verdict} |"
         );
         println!("{line}");
         if verdict != "same" {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Subcommand;
+use umbel_cli::output::Output;
+use umbel_cli::programs::Umbel;
 use umbel_lab::cli::{self, Status};
-
-use super::output::Output;
 
 /// Options of `umbel lab`.
 #[derive(Debug, clap::Args)]
@@ -100,6 +100,10 @@ enum Action {
 pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::Up { file, route } => {
+            if route {
+                // The supervisor would say it to its log.
+                Umbel::Product.find()?;
+            }
             let mut supervisor = Command::new(std::env::current_exe()?);
             supervisor.args(["lab", "supervise"]).args(route.then_some("--route"));
             show(&cli::up(&file, supervisor)?, output);
@@ -119,7 +123,7 @@ pub(super) fn run(args: LabArgs, output: &Output) -> anyhow::Result<ExitCode> {
         Action::Supervise { file, route } => {
             let mut router = Vec::new();
             if route {
-                router.push(std::env::current_exe()?.into_os_string());
+                router.push(Umbel::Product.find()?.into_os_string());
                 router.extend(["router", "--json"].map(OsString::from));
             }
             cli::run_supervisor(&file, &router)?;

@@ -1,26 +1,28 @@
-//! `umbel repro smo --figure lab`: the paper's sessions with sockets of the kernel.
+//! The second tier: `umbel repro smo --figure lab`, the paper's sessions with sockets of the kernel.
 
-use std::process::Command;
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use umbel_lab::Lab;
+#[path = "../all/support.rs"]
+#[allow(dead_code, unused_imports, reason = "the first tier uses the rest")]
+mod support;
 
-use crate::support::skip;
-use crate::support::smo::have;
+use umbel_lab::Topology;
+use umbel_lab::testing::{has_nft, lab};
+
+use crate::support::{product, run};
 
 #[test]
 fn the_papers_small_sessions_run_with_sockets_of_the_kernel() {
-    if !have(&["nft"]) {
+    let Some(lab) = lab(&Topology::star(1)) else { return };
+    if !has_nft(lab.host("h1").unwrap()) {
         return;
     }
-    if let Err(reason) = Lab::available() {
-        return skip(&reason.to_string());
-    }
+    drop(lab);
+    product();
     let out = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
-    command.args(["repro", "smo", "--figure", "lab", "--sockets", "100", "--seeds", "1", "--out"]);
-    let output = command.arg(out.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
+    let args = ["repro", "smo", "--figure", "lab", "--sockets", "100", "--seeds", "1", "--out"];
+    let ran = run(args.iter().map(AsRef::as_ref).chain([out.path().as_os_str()]));
+    let said = &ran.succeeded().stderr;
     let table = std::fs::read_to_string(out.path().join("lab.csv")).unwrap();
     let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<&str>>());
     let head = lines.next().unwrap();

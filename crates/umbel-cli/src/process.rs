@@ -1,4 +1,4 @@
-//! Commands of this program that run beside it and report in JSON lines.
+//! Commands of Umbel that run beside a program and report to it in JSON lines.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A running command. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     reader: Option<JoinHandle<()>>,
 }
@@ -21,7 +21,11 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the command. Calls `hear` with each JSON object that it prints, and with `None` at
     /// its end.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start it.
+    pub fn start(
         mut command: Command,
         mut hear: impl FnMut(Option<Value>) + Send + 'static,
     ) -> std::io::Result<Process> {
@@ -47,7 +51,11 @@ impl Process {
     }
 
     /// Interrupts the command, as Ctrl-C does, and waits until it has ended.
-    pub(crate) fn interrupt(&mut self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn interrupt(&mut self) -> std::io::Result<()> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT)?;
         self.child.wait()?;
         Ok(())
@@ -67,7 +75,7 @@ impl Drop for Process {
 
 /// A running command that is waited for, event by event. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Reporter {
+pub struct Reporter {
     name: String,
     said: Receiver<Value>,
     process: Process,
@@ -75,7 +83,11 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// Starts the command. Errors call it by this name.
-    pub(crate) fn start(name: &str, command: Command) -> anyhow::Result<Reporter> {
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start it.
+    pub fn start(name: &str, command: Command) -> anyhow::Result<Reporter> {
         let (say, said) = crossbeam_channel::unbounded();
         let hear = move |event: Option<Value>| {
             // The other end is gone when nothing waits for the command any more.
@@ -91,7 +103,7 @@ impl Reporter {
     /// # Errors
     ///
     /// If it reports an error before, or does not report the event in time.
-    pub(crate) fn wait_for(&self, name: &str, patience: Duration) -> anyhow::Result<Value> {
+    pub fn wait_for(&self, name: &str, patience: Duration) -> anyhow::Result<Value> {
         let until = Instant::now() + patience;
         loop {
             let event = self.said.recv_deadline(until);
@@ -110,7 +122,11 @@ impl Reporter {
 
     /// Interrupts the command, as Ctrl-C does, and waits until it has ended. What it said can still
     /// be waited for.
-    pub(crate) fn interrupt(&mut self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses.
+    pub fn interrupt(&mut self) -> std::io::Result<()> {
         self.process.interrupt()
     }
 }

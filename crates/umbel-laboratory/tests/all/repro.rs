@@ -1,7 +1,7 @@
 //! `umbel repro`: its files, its output, and its errors.
 use std::path::Path;
 
-use super::support::{Ran, run};
+use crate::support::{LABORATORY, Ran, run};
 
 /// Makes one figure, for such a short time that its numbers mean nothing.
 fn short(out: &Path, more: &[&str]) -> Ran {
@@ -38,7 +38,7 @@ fn the_folder_has_a_page_tables_and_plots() {
     assert!(read("fig8.csv").starts_with("series,x,y,ci95\n"));
 
     let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
-    let program = std::fs::read(env!("CARGO_BIN_EXE_umbel")).unwrap();
+    let program = std::fs::read(LABORATORY).unwrap();
     assert_eq!(manifest["program"], blake3::hash(&program).to_hex().as_str());
     assert_eq!(manifest["arguments"][1], "repository");
     assert_eq!(manifest["seeds"], 1);

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::json;
+use umbel_sim::generate::{Generator, known};
 use umbel_sim::scenario::Scenario;
 use umbel_topology::Topology;
-use umbel_sim::generate::{Generator, known};
 
-use crate::cli::output::Output;
+use umbel_cli::output::Output;
 
 /// Most characters of the names of parameters in a line of the help.
 const WIDTH: usize = 78;

@@ -62,7 +62,7 @@ mod tests {
     fn a_panic_of_any_thread_ends_the_program_with_one_line() {
         for (place, thread) in [("helper", "umbel-helper"), ("main", "tests::child_panics")] {
             let output = Command::new(std::env::current_exe().unwrap())
-                .args(["--ignored", "--exact", "--nocapture", "cli::panics::tests::child_panics"])
+                .args(["--ignored", "--exact", "--nocapture", "panics::tests::child_panics"])
                 .env(VARIABLE, place)
                 .env_remove("RUST_BACKTRACE")
                 .output()

@@ -9,7 +9,7 @@ use umbel_sim::scenario::{Report, Scenario, Study};
 use umbel_sim::statistics::mean_and_interval;
 use umbel_sim::trace::Summary;
 
-use crate::cli::output::Output;
+use umbel_cli::output::Output;
 
 /// A run that is over.
 pub(super) struct Finished {

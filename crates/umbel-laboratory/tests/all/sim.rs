@@ -1,7 +1,7 @@
 //! `umbel sim`: its output, its files, and its errors.
 use std::path::PathBuf;
 
-use super::support::{Ran, Running, run, umbel, wait_until};
+use crate::support::{Ran, Running, laboratory, run, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -131,7 +131,7 @@ fn a_mistake_is_told_with_file_and_line() {
 
 #[test]
 fn the_examples_have_no_mistakes() {
-    let mut command = umbel();
+    let mut command = laboratory();
     command.args(["sim", "check", "--json"]).args(examples());
     let checked = Running::start(&mut command).finish();
     assert_eq!(checked.succeeded().json().len(), examples().len());
@@ -256,7 +256,7 @@ fn an_interrupt_shows_what_came_so_far() {
     // A client that loses everything asks forever.
     let text = SCENARIO.replace("10%", "100%").replace("5min", "10000d");
     let (_folder, path) = folder_with("long.toml", &text);
-    let running = Running::start(umbel().args(["sim", "run", &path, "--json"]));
+    let running = Running::start(laboratory().args(["sim", "run", &path, "--json"]));
     wait_until("progress", || running.stdout().contains("\"progress\""));
     running.interrupt();
     let ran = running.finish();

@@ -1,5 +1,5 @@
-//! The sessions of `umbel repro smo --figure lab`: this program as server, helpers and relays on
-//! hosts of a lab, and sockets of the kernel as receivers.
+//! The sessions of `umbel repro smo --figure lab`: `umbel` as server, helpers and relays on hosts of
+//! a lab, and sockets of the kernel as receivers.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,12 +13,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockType, SockaddrStorage, connect};
 use tempfile::TempDir;
+use umbel_cli::output::Output;
+use umbel_cli::process::Reporter;
+use umbel_cli::programs::Umbel;
 use umbel_lab::{Impairment, Lab, Node, Topology};
 use umbel_repro::smo::kernel::{HOSTS, LOSING, LOSS, Laboratory, Measured, Session};
 use umbel_repro::smo::scenario::{Load, MSS, Rule};
-
-use crate::cli::output::Output;
-use crate::process::Reporter;
 
 const SERVER: &str = "server";
 const SWITCH: &str = "switch";
@@ -57,7 +57,7 @@ impl Namespaces {
             );
             setrlimit(Resource::RLIMIT_NOFILE, allowed, allowed)?;
         }
-        let program = std::env::current_exe().context("cannot find this program's file")?;
+        let program = if may_run { Umbel::Product.find()? } else { PathBuf::new() };
         Ok(Namespaces { output: output.clone(), program, most })
     }
 }

@@ -12,13 +12,19 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Inserts the options of `--config FILE`, if given, after the name of the subcommand. Skips
-/// options that only other commands have, so that commands can share a file.
+/// options that only other commands have, so that commands can share a file. Commands of another
+/// program that shares it are `foreign`: their tables are skipped. If there are any, so are options
+/// that stand in no table and that no command of this program has.
 ///
 /// # Errors
 ///
 /// One line with the file's line: the file cannot be read or is not TOML, an option is unknown, or
 /// a value is invalid.
-pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Vec<OsString>> {
+pub fn expand(
+    args: Vec<OsString>,
+    command: &clap::Command,
+    foreign: &[&str],
+) -> anyhow::Result<Vec<OsString>> {
     let Some(path) = config_path(&args) else { return Ok(args) };
     let path = Path::new(&path);
     let text =
@@ -34,6 +40,7 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
     if has_token(table.get_ref()) && is_open(path)? {
         bail!("{} has a token, and can be read by others: run `chmod 600` on it", path.display());
     }
+    let may_be_foreign = !foreign.is_empty();
     let mut options = Vec::new();
     for (key, value) in table.get_ref() {
         let name: &str = key.get_ref();
@@ -45,6 +52,8 @@ pub fn expand(args: Vec<OsString>, command: &clap::Command) -> anyhow::Result<Ve
             }
             // The table of another command.
             DeValue::Table(_) if command.find_subcommand(name).is_some() => {}
+            DeValue::Table(_) if foreign.contains(&name) => {}
+            option if may_be_foreign && !option.is_table() && !is_known(command, name) => {}
             _ => options.extend(file.options(command, subcommand, key, value)?),
         }
     }
@@ -204,14 +213,86 @@ const GLOBAL: [&str; 3] = ["json", "quiet", "verbose"];
 
 #[cfg(test)]
 mod tests {
+    use clap::{CommandFactory, Parser, Subcommand};
+
     use super::*;
-    use clap::CommandFactory;
+    use crate::Global;
+
+    #[derive(Parser)]
+    #[command(name = "umbel")]
+    struct Cli {
+        #[command(flatten)]
+        _global: Global,
+        #[command(subcommand)]
+        _command: Command,
+    }
+
+    #[derive(Subcommand)]
+    enum Command {
+        Serve {
+            _dir: String,
+            #[arg(long, value_parser = rate)]
+            rate: Option<String>,
+            #[arg(long)]
+            port: Option<u16>,
+            #[arg(long)]
+            ipv6: bool,
+            #[arg(long)]
+            token: Option<String>,
+        },
+        Get {
+            _url: String,
+            #[arg(long)]
+            token: Option<String>,
+            #[arg(long)]
+            fallback_after: Option<f64>,
+        },
+        Ls {
+            _url: String,
+            _pattern: String,
+        },
+        Groups {
+            #[arg(long)]
+            wait: bool,
+        },
+        #[command(subcommand)]
+        Sim(Sim),
+    }
+
+    #[derive(Subcommand)]
+    enum Sim {
+        Run {
+            _scenario: String,
+            #[arg(long)]
+            seeds: Option<u32>,
+        },
+        Check {
+            _scenario: String,
+        },
+    }
+
+    fn rate(text: &str) -> Result<String, String> {
+        match text.parse::<u64>() {
+            Ok(_) => Err(format!("`{text}` has no unit")),
+            Err(_) if text.starts_with(|c: char| c.is_ascii_digit()) => Ok(text.to_owned()),
+            Err(_) => Err(format!("`{text}` is no rate")),
+        }
+    }
 
     fn expand_with(config: &str, args: &[&str]) -> anyhow::Result<Vec<String>> {
         expand_with_mode(0o600, config, args)
     }
 
     fn expand_with_mode(mode: u32, config: &str, args: &[&str]) -> anyhow::Result<Vec<String>> {
+        expand_beside(&[], mode, config, args)
+    }
+
+    fn expand_beside(
+        foreign: &[&str],
+        mode: u32,
+        config: &str,
+        args: &[&str],
+    ) -> anyhow::Result<Vec<String>> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("umbel.toml");
         std::fs::write(&path, config).unwrap();
@@ -219,7 +300,7 @@ mod tests {
         let mut all: Vec<OsString> = args.iter().map(Into::into).collect();
         all.push("--config".into());
         all.push(path.into());
-        let expanded = expand(all, &super::super::Cli::command())?;
+        let expanded = expand(all, &Cli::command(), foreign)?;
         Ok(expanded
             .into_iter()
             .take(expanded_len(args))
@@ -269,6 +350,18 @@ mod tests {
         assert_eq!(args[..4], ["umbel", "sim", "check", "x"]);
         let error = expand_with("[get]\nrate = \"5M\"\n", &["umbel", "get", "u"]).unwrap_err();
         assert!(error.to_string().contains("line 2: `umbel get` does not have"), "{error}");
+    }
+
+    #[test]
+    fn what_another_program_knows_is_left_out_and_a_table_that_none_knows_is_not() {
+        let config = "colour = 3\nwait = true\n[paint]\ncolour = 4\n";
+        let args = &["umbel", "groups"];
+        assert!(expand_with(config, args).is_err());
+        let expanded = expand_beside(&["paint"], 0o600, config, args);
+        assert_eq!(expanded.unwrap(), ["umbel", "groups", "--wait"]);
+        for config in ["[pint]\ncolour = 4", "[groups]\ncolour = 3"] {
+            assert!(expand_beside(&["paint"], 0o600, config, args).is_err(), "{config}");
+        }
     }
 
     #[test]

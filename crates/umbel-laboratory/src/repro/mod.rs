@@ -15,6 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
+use umbel_cli::output::{Meter, Output};
+use umbel_cli::programs::Umbel;
 use umbel_repro::archive::{Archive, Origin, Use};
 use umbel_repro::output::{Report, Row, Verdict, write_index};
 use umbel_repro::pool::{Pool, Progress, all_cores};
@@ -23,7 +25,6 @@ use umbel_repro::repository::Part;
 use umbel_repro::repository::choices::Choices;
 
 use self::manifest::Manifest;
-use super::output::{Meter, Output};
 
 /// Options of `umbel repro`.
 #[derive(Debug, clap::Args)]
@@ -106,14 +107,21 @@ impl Common {
             program: manifest::program()?,
             options: if options.is_empty() { "none".to_owned() } else { options.to_owned() },
         };
-        let archive = Archive::new(&self.out, origin, to);
+        let mut archive = Archive::new(&self.out, origin, to);
+        if paper == "smo" {
+            // Sessions in the lab are run by the product.
+            let product = Umbel::Product.find().ok().and_then(|path| manifest::digest(&path).ok());
+            archive = archive.with_program(LAB_RUNS, product.unwrap_or_else(|| "none".to_owned()));
+        }
         archive.open(&KINDS)?;
         Ok(Arc::new(archive))
     }
 }
 
 /// Files of runs, without `.csv`.
-const KINDS: [&str; 4] = ["runs", "beyond-runs", "sensitivity-runs", "lab-runs"];
+const KINDS: [&str; 4] = ["runs", "beyond-runs", "sensitivity-runs", LAB_RUNS];
+/// File of runs with real programs.
+const LAB_RUNS: &str = "lab-runs";
 
 #[derive(Debug, clap::Args)]
 struct RepositoryArgs {

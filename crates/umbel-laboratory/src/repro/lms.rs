@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
+use umbel_cli::output::Output;
 use umbel_repro::lms::scenario::Delays;
 use umbel_repro::lms::{self, Part};
 
 use super::{Common, make};
-use crate::cli::output::Output;
 
 /// Options of `umbel repro lms`.
 #[derive(Debug, clap::Args)]

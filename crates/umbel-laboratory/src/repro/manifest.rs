@@ -21,12 +21,19 @@ const FILE_NAME: &str = "manifest.json";
 ///
 /// If it cannot be read.
 pub(super) fn program() -> anyhow::Result<String> {
-    let mut program = blake3::Hasher::new();
     // The file may have been replaced since the program started; this is the one that runs.
-    let file = std::fs::File::open("/proc/self/exe");
-    file.and_then(|file| program.update_reader(file).map(drop))
-        .context("cannot read the program's own file")?;
-    Ok(program.finalize().to_hex().to_string())
+    digest(Path::new("/proc/self/exe")).context("cannot read the program's own file")
+}
+
+/// Returns the digest of a file.
+///
+/// # Errors
+///
+/// If it cannot be read.
+pub(super) fn digest(path: &Path) -> std::io::Result<String> {
+    let mut content = blake3::Hasher::new();
+    content.update_reader(std::fs::File::open(path)?)?;
+    Ok(content.finalize().to_hex().to_string())
 }
 
 /// Returns the processor time of all threads of this program so far.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use umbel_cli::output::Output;
 use umbel_repro::tmtp::{self, Part};
 
 use super::{Common, make};
-use crate::cli::output::Output;
 
 /// Options of `umbel repro tmtp`.
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
+use umbel_cli::output::Output;
 use umbel_repro::rlm::{self, Part};
 
 use super::{Common, make};
-use crate::cli::output::Output;
 
 /// Options of `umbel repro rlm`.
 #[derive(Debug, clap::Args)]

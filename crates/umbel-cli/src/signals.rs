@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 
 /// Reports that the user wants the program to end.
 #[derive(Clone, Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     ended: Receiver<()>,
     flag: Arc<AtomicBool>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Watch {
 /// # Errors
 ///
 /// If the system refuses.
-pub(super) fn watch() -> std::io::Result<Watch> {
+pub fn watch() -> std::io::Result<Watch> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let (end, ended) = crossbeam_channel::bounded(1);
     let flag = Arc::new(AtomicBool::new(false));
@@ -38,7 +38,7 @@ pub(super) fn watch() -> std::io::Result<Watch> {
 
 impl Watch {
     /// Waits. Returns whether the program is to end.
-    pub(super) fn wait(&self, timeout: Duration) -> bool {
+    pub fn wait(&self, timeout: Duration) -> bool {
         if self.flag.load(Ordering::Acquire) {
             return true;
         }
@@ -46,7 +46,11 @@ impl Watch {
     }
 
     /// Calls `f` on another thread when the program is to end.
-    pub(super) fn then(&self, f: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses a thread.
+    pub fn then(&self, f: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let ended = self.ended.clone();
         std::thread::Builder::new().spawn(move || {
             if ended.recv().is_ok() {
@@ -58,7 +62,7 @@ impl Watch {
 
     /// Calls `interrupt` on another thread when the program is to end. A failure is only a warning,
     /// and the transfer continues.
-    pub(super) fn interrupts(&self, interrupt: impl FnOnce() + Send + 'static) {
+    pub fn interrupts(&self, interrupt: impl FnOnce() + Send + 'static) {
         if let Err(error) = self.then(interrupt) {
             tracing::warn!("Ctrl-C will not be heard: {error}");
         }

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde_json::json;
+use umbel_cli::output::{Meter, Output};
+use umbel_cli::signals::{self, Watch};
 use umbel_sim::scenario::{Run, Scenario, Study};
-use umbel_topology::Mistake;
 use umbel_sim::trace::{self, FanOut, SummaryTracer};
+use umbel_topology::Mistake;
 
 use super::results::{self, Finished};
 use super::study;
-use crate::cli::output::{Meter, Output};
-use crate::cli::signals::{self, Watch};
 
 /// Options of `umbel sim run`.
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use serde_json::json;
 use umbel_sim::scenario::Study;
 
-use super::output::Output;
+use umbel_cli::output::Output;
 
 /// Options of `umbel sim`.
 #[derive(Debug, clap::Args)]

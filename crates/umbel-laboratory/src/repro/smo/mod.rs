@@ -5,13 +5,13 @@ mod lab;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use umbel_cli::output::Output;
 use umbel_repro::part::Part::Extra;
 use umbel_repro::smo::kernel::Laboratory;
 use umbel_repro::smo::{self, Other, Part};
 
 use self::lab::Namespaces;
 use super::{Common, make};
-use crate::cli::output::Output;
 
 /// Options of `umbel repro smo`.
 #[derive(Debug, clap::Args)]

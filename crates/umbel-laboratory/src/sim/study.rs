@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
+use umbel_cli::output::Output;
 use umbel_repro::estimate::Estimate;
 use umbel_repro::output::Report;
 use umbel_repro::study::Runs;
@@ -10,7 +11,6 @@ use umbel_sim::scenario::Study;
 use umbel_sim::scenario::report::Results;
 
 use super::results::{Finished, number, show_speed};
-use crate::cli::output::Output;
 
 /// Number of measures that a line for each point has room for.
 const SHOWN: usize = 4;

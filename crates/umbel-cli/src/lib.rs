@@ -1,0 +1,122 @@
+//! What the command lines of Umbel's programs share, so that both have the same vocabulary: options
+//! of every command, output for people and for machines, exit codes, options from a file.
+//!
+//! - [`run`] parses a command line and runs a command, for a program that is a [`Program`].
+//! - [`output`] has results, notes, progress and errors.
+//! - [`config_file`] reads options from a TOML file.
+//! - [`signals`] hears Ctrl-C.
+//! - [`programs`] finds the other program of Umbel, beside this one or on the path.
+//! - [`process`] runs commands that report to the program that started them.
+//! - [`testing`] is what the tests of both programs share.
+
+pub mod config_file;
+pub mod output;
+mod panics;
+pub mod process;
+pub mod programs;
+pub mod signals;
+pub mod testing;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
+
+use self::output::Output;
+pub use self::panics::end_on_panic;
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Global {
+    /// One JSON object per line on standard output, and nothing else there
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// More about what happens (-v, -vv, -vvv); UMBEL_LOG sets it in detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No progress and no notes
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Options from a TOML file: `rate = "100M"`, or in a table named after the command
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<std::path::PathBuf>,
+}
+
+/// Command line of a program.
+pub trait Program: Parser {
+    /// Commands of another program whose tables a configuration file may also have. If there are
+    /// any, options that stand in no table may be that program's, too.
+    const FOREIGN: &'static [&'static str] = &[];
+
+    /// Returns the options of every command.
+    fn global(&self) -> &Global;
+
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what failed, and what to do.
+    fn execute(self, output: &Output) -> anyhow::Result<ExitCode>;
+}
+
+/// Runs a command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
+pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
+    let args = match config_file::expand(args, &P::command(), P::FOREIGN) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("umbel: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    let program = match P::try_parse_from(args) {
+        Ok(program) => program,
+        Err(error) => {
+            // Help and version are not errors.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let Global { json, quiet, verbose, .. } = *program.global();
+    forbid_core_dumps();
+    start_logging(verbose);
+    let output = Output::new(json, quiet);
+    program.execute(&output).unwrap_or_else(|error| {
+        output.error(&error);
+        ExitCode::from(1)
+    })
+}
+
+/// Keeps keys and tokens out of files that the system would write if the process crashed. Handlers
+/// to which it pipes the memory decide for themselves.
+fn forbid_core_dumps() {
+    let limits = getrlimit(Resource::RLIMIT_CORE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, 0, hard));
+    if let Err(error) = limits {
+        tracing::debug!("core dumps are not forbidden: {error}");
+    }
+}
+
+/// Crates whose events are logged.
+const LOGGED: [&str; 6] =
+    ["umbel", "umbel_cli", "umbel_laboratory", "umbel_net", "umbel_router", "umbel_store"];
+
+fn start_logging(verbose: u8) {
+    let level = match verbose {
+        0 => LevelFilter::WARN,
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let in_detail = std::env::var("UMBEL_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter =
+        in_detail.unwrap_or_else(|| Targets::new().with_targets(LOGGED.map(|name| (name, level))));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .without_time();
+    // A second start, as in tests, changes nothing.
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+}
