@@ -21,7 +21,7 @@
 //!
 //! The kernels are tested against the scalar one, and Reed–Solomon against a naive transcription of
 //! the RFC's matrix formula. Both codes are tested against implementations by others;
-//! `docs/interop-fec.md` has the findings.
+//! `docs/concepts/codes.md` has the findings.
 
 #![cfg_attr(
     not(test),

@@ -38,7 +38,7 @@ use crate::{FecError, Kernel};
 /// [RFC 5510] contradicts itself here. Its §8.2.1 defines v_{i,j} = α^(i·j), so that symbol j has
 /// the point α^j. Its abstract says that the code is that of Luigi Rizzo's implementation, where
 /// symbol 0 has the point 0 and symbol j the point α^(j−1). For k > 1 the repair symbols differ.
-/// `docs/interop-fec.md` lists the choice of each implementation.
+/// `docs/concepts/codes.md` lists the choice of each implementation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Points {
     /// 1, α, α², …: the formula of [RFC 5510 §8.2.1].

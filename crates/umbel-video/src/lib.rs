@@ -61,7 +61,7 @@
 //! # Scope and limitations
 //!
 //! - No motion compensation: a camera that pans costs several times what other codecs need
-//!   (`docs/video.md`). It would make a packet depend on those of earlier frames.
+//!   (`docs/concepts/codec.md`). It would make a packet depend on those of earlier frames.
 //! - A level holds one version of a macroblock at a time. A packet that comes after those of
 //!   `reorder_frames` later frames is of use only as far as its blocks have not changed since.
 //! - Packets are not authenticated. Any host that can send into the channel can paint the picture.
@@ -72,7 +72,7 @@
 //!
 //! `tests/codec.rs` has what each layer, each loss and each join leads to; `tests/any_bytes.rs` and
 //! the fuzz targets `video_packets` and `y4m` what malformed input does not. The example `measure`
-//! prints quality and speed; `docs/video.md` has its numbers.
+//! prints quality and speed; `docs/concepts/codec.md` has its numbers.
 
 #![cfg_attr(
     not(test),

@@ -1,7 +1,7 @@
 //! Symbols exchanged with the crate `flute`, an independent implementation of ALC and its codes.
 //! Only its Reed–Solomon code is independent; its RaptorQ is the crate that Umbel uses, too.
 //!
-//! `docs/interop-fec.md` explains the findings.
+//! `docs/concepts/codes.md` explains the findings.
 
 #![allow(clippy::unwrap_used, reason = "a failure of a helper is one of the test")]
 

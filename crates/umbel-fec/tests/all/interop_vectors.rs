@@ -7,7 +7,7 @@
 //!   `bench/peers/flute-copy/tests/codes.rs` runs the crate itself against our code.
 //! - nanorq, a RaptorQ codec in C (revision b622dfa), with T = 16, Z = N = Al = 1.
 //!
-//! `docs/interop-fec.md` says how they were made.
+//! `docs/concepts/codes.md` says how they were made.
 
 use umbel_fec::{Code, Partition, Points};
 use umbel_wire::{Oti, Scheme};

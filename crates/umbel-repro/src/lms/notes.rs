@@ -33,8 +33,8 @@ const TOLERANCE: f64 = 0.25;
 
 /// Rows of the paper's Table II, with the place of Umbel's number.
 const TABLE_II: [(&str, f64, &str); 2] = [
-    ("a request", 1.07, "not measured here; 0.89 by umbel router: docs/router.md"),
-    ("a DMCAST", 1.01, "not measured here; 0.72 to 0.75 by umbel router: docs/router.md"),
+    ("a request", 1.07, "not measured here; 0.89 by umbel router: docs/guides/routers.md"),
+    ("a DMCAST", 1.01, "not measured here; 0.72 to 0.75 by umbel router: docs/guides/routers.md"),
 ];
 
 /// Returns the comparisons to make.
@@ -166,7 +166,7 @@ pub(super) fn notes(compared: &[Compared], outcomes: &Outcomes<Trial>) -> Vec<No
             "How many times a plain forward a request and a DMCAST take is a matter of nanoseconds on \
              one machine, and this report is the same on all. The paper has 1.07 and 1.01 in a kernel \
              whose plain forward takes 12 µs. `umbel router` leaves both to a program in the kernel: \
-             0.89 for a request, 0.72 to 0.75 for a DMCAST, measured in a lab (docs/router.md). The \
+             0.89 for a request, 0.72 to 0.75 for a DMCAST, measured in a lab (docs/guides/routers.md). The \
              engine by itself, beside a plain forward that is a lookup and a reference, takes 6 to 7 \
              and 3 to 4 times as long (docs/papers/lms.md).",
         ),
@@ -226,7 +226,8 @@ mod tests {
         let rows = rows(&compared(), &Outcomes::new());
         let table: Vec<&Row> = rows.iter().filter(|row| row.figure == "Table II").collect();
         assert_eq!(table.len(), 2);
-        let is_told = |row: &&Row| row.remark.is_some_and(|why| why.contains("docs/router.md"));
+        let is_told =
+            |row: &&Row| row.remark.is_some_and(|why| why.contains("docs/guides/routers.md"));
         assert!(
             table.iter().all(|row| row.verdict() == Verdict::Remark) && table.iter().all(is_told)
         );

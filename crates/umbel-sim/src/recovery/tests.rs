@@ -1,4 +1,4 @@
-//! The table of docs/recovery.md, and what it shows.
+//! The table of docs/concepts/feeds.md, and what it shows.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ fn costs(topology: &Topology, plan: &Plan, scheme: usize, seeds: Range<u64>) -> 
 }
 
 #[test]
-#[ignore = "prints the table of docs/recovery.md"]
+#[ignore = "prints the table of docs/concepts/feeds.md"]
 fn table() {
     let seeds = umbel_seeds::seeds(3);
     let plan = Plan::of_bytes(umbel_seeds::number("UMBEL_BYTES").unwrap_or(100_000_000));

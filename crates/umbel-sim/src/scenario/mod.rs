@@ -2,7 +2,7 @@
 //!
 //! A scenario has a topology, the section of a protocol, and the events of the run. The topology is
 //! in place, in a file of its own that the lab reads too, or from a
-//! [generator](crate::generate). `docs/sim.md` has every key, `examples/sim/` has
+//! [generator](crate::generate). `docs/laboratory/simulator.md` has every key, `examples/sim/` has
 //! scenarios.
 //!
 //! ```

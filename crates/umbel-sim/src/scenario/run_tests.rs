@@ -157,7 +157,7 @@ fn every_example_runs_to_its_end_with_few_seeds() {
 
 #[test]
 fn the_scenario_of_the_documentation_runs() {
-    let text = include_str!("../../../../docs/sim.md");
+    let text = include_str!("../../../../docs/laboratory/simulator.md");
     let begin = text.find("```toml\n").unwrap() + "```toml\n".len();
     let end = begin + text[begin..].find("```").unwrap();
     let scenario = scenario(&text[begin..end]);

@@ -258,11 +258,14 @@ fn shortened(mistake: Mistake) -> Mistake {
     let wrong = what.rsplit('`').nth(1).unwrap_or_default();
     if let Some(near) = nearest(wrong, &keys) {
         let all = keys.len();
-        let message = format!("{what}; `{near}` may be meant; docs/sim.md has all {all} keys");
+        let message = format!(
+            "{what}; `{near}` may be meant; docs/laboratory/simulator.md has all {all} keys"
+        );
         return mistake.with_message(message);
     }
     let (kept, more) = (keys[..KEPT].join(", "), keys.len() - KEPT);
-    let message = format!("{what}, but {kept} and {more} more, which docs/sim.md has");
+    let message =
+        format!("{what}, but {kept} and {more} more, which docs/laboratory/simulator.md has");
     mistake.with_message(message)
 }
 

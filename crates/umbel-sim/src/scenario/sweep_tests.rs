@@ -193,7 +193,10 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
     let unknown = study(&LMS.replace("packets = [4, 8]", "lots = [1]")).unwrap_err().to_string();
     let begin = "line 12: the file has no key `lots`, and there it cannot be: [lms] takes no `lots`, but source, receivers, packets";
     assert!(unknown.starts_with(begin), "{unknown}");
-    assert!(unknown.len() < 300 && unknown.ends_with("more, which docs/sim.md has"), "{unknown}");
+    assert!(
+        unknown.len() < 300 && unknown.ends_with("more, which docs/laboratory/simulator.md has"),
+        "{unknown}"
+    );
     let near = study(&LMS.replace("[lms]", "[lms]\npapre = true")).unwrap_err().to_string();
     assert!(near.contains("[lms] takes no `papre`; `paper` may be meant;"), "{near}");
     let many =

@@ -1,4 +1,4 @@
-//! The simulator beside closed formulas. `docs/validation.md` has the numbers, which
+//! The simulator beside closed formulas. `docs/laboratory/validation.md` has the numbers, which
 //! `cargo test -p umbel-sim --test all formulas:: -- --nocapture` prints.
 
 use std::sync::Arc;

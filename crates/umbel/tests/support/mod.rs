@@ -3,6 +3,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
+pub(crate) mod documents;
 pub(crate) mod ear;
 pub(crate) mod everyone;
 pub(crate) mod feeds;
@@ -13,6 +14,7 @@ pub(crate) mod process;
 pub(crate) mod routers;
 pub(crate) mod smo;
 pub(crate) mod ssm;
+pub(crate) mod stage;
 pub(crate) mod streams;
 pub(crate) mod tap;
 pub(crate) mod turn;

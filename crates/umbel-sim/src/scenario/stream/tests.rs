@@ -408,7 +408,7 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
 
 #[test]
 fn the_documentation_has_every_key() {
-    let docs = include_str!("../../../../../docs/sim.md");
+    let docs = include_str!("../../../../../docs/laboratory/simulator.md");
     for (section, keys, within) in [
         ("lms", "packets = 1", ""),
         ("lms", "packets = 1", ".router"),
@@ -436,6 +436,9 @@ fn the_documentation_has_every_key() {
         let (_, keys) = message.split_once(", but ").unwrap_or_else(|| panic!("{message}"));
         let missing: Vec<&str> =
             keys.split(", ").filter(|key| !docs.contains(&format!("`{key}`"))).collect();
-        assert!(missing.is_empty(), "docs/sim.md lacks keys of [{section}{within}]: {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "docs/laboratory/simulator.md lacks keys of [{section}{within}]: {missing:?}"
+        );
     }
 }

@@ -3,6 +3,7 @@
 mod bad_input;
 mod cli;
 mod demo;
+mod documents;
 mod local;
 mod new_protocol;
 mod research;

@@ -4,6 +4,7 @@ mod a_dozen_receivers;
 mod admit;
 mod control;
 mod doctor;
+mod documents;
 mod faults;
 mod hls;
 mod loss;

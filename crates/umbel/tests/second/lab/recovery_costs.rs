@@ -1,4 +1,4 @@
-//! Costs of each recovery between real hosts: the table of docs/recovery.md, beside the one in
+//! Costs of each recovery between real hosts: the table of docs/concepts/feeds.md, beside the one in
 //! virtual time (`umbel-sim`, `recovery::tests::table`).
 //!
 //! `cargo test --release -p umbel --test second lab::recovery_costs:: -- --ignored --nocapture` prints it.

@@ -1,6 +1,6 @@
 //! TMTP, LMS, SRM, RLM and TCP-SMO in both worlds: simulated, and with the real programs in network
 //! namespaces. The numbers of each receiver are compared over several runs in both
-//! (docs/validation.md has the tables).
+//! (docs/laboratory/validation.md has the tables).
 //!
 //! ```text
 //! UMBEL_RUNS=5 cargo test -p umbel --test second lab::soak_sim:: -- --ignored --test-threads 1 --nocapture
