@@ -71,7 +71,6 @@ mod stream;
 mod tls;
 mod transport;
 pub mod url;
-mod web;
 
 pub use authority::{Authorities, AuthorityError, Credentials};
 pub use bounded::{Contents, read_bounded};
@@ -85,4 +84,3 @@ pub use server::{
 pub use signing::Signer;
 pub use tls::PROTOCOL;
 pub use url::{Host, SessionUrl, UrlError};
-pub use web::{WebError, WebKeys, WebStream};

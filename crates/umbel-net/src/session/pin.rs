@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use data_encoding::{BASE64, BASE64URL_NOPAD};
+use data_encoding::BASE64URL_NOPAD;
 use ring::digest;
 use rustls::pki_types::CertificateDer;
 use rustls::server::ParsedCertificate;
@@ -45,11 +45,6 @@ impl Pin {
         let parsed = ParsedCertificate::try_from(certificate).ok()?;
         let hash = digest::digest(&digest::SHA256, &parsed.subject_public_key_info());
         hash.as_ref().try_into().ok().map(Pin)
-    }
-
-    /// Returns it as web clients write it, such as `curl --pinnedpubkey` [RFC 7469 §2.1.1].
-    pub fn for_web(&self) -> String {
-        format!("sha256//{}", BASE64.encode(&self.0))
     }
 }
 

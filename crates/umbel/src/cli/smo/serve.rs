@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,7 @@ use anyhow::Context;
 use serde_json::json;
 use umbel_engine::smo::{Congestion, Fairness, Release, RttChoice, SourceConfig};
 use umbel_engine::units::{ByteCount, Rate};
-use umbel_net::session::Identity;
-use umbel_net::session::identity::FILE_NAME;
 
-use super::super::credentials::{load_identity, refuse_served};
 use super::super::duration::parse_duration;
 use super::super::output::{Output, plain};
 use super::super::rate::parse_rate;
@@ -23,7 +20,6 @@ use super::super::teller::{TELL_EVERY, Teller};
 use crate::smo::address::{Group, Listen};
 use crate::smo::report::{Account, Report};
 use crate::smo::serve::{ServeObserver, ServeOptions, ServeSummary, Serving, Start, What, serve};
-use crate::state;
 
 /// Options of `umbel smo serve`.
 #[derive(Debug, clap::Args)]
@@ -36,13 +32,9 @@ use crate::state;
   ffmpeg … -f mpegts - | umbel smo serve --listen :9000 --channel 232.7.7.7:9000 --stdin
   umbel smo serve --listen :80 --address 192.0.2.9 --channel 232.7.7.7:80 --http ./dir
                                                    at an address that no interface has
-  umbel smo serve --listen :8443 --channel 232.7.7.7:8443 --http ./dir --tls
-  umbel smo serve --listen :443 --channel 232.7.7.7:443 --http ./dir --tls --cert s.pem --key s.key
-                                                   https, to each client by unicast
 With --http, requests for the same URL and range within --window share one multicast, which begins
 before that once --receivers have asked. A file goes to
-everyone from its beginning, standard input from where it is. With --http it runs until Ctrl-C. With
---tls nothing is multicast: TLS encrypts for each client differently.")]
+everyone from its beginning, standard input from where it is. With --http it runs until Ctrl-C.")]
 pub(super) struct ServeArgs {
     /// Address and port where clients connect, or :PORT for the interface's address
     #[arg(long, value_name = "[ADDRESS]:PORT")]
@@ -76,45 +68,6 @@ struct WhatArgs {
     /// With --file: go on after everyone who came has the file
     #[arg(long)]
     keep: bool,
-    #[command(flatten)]
-    tls: TlsArgs,
-}
-
-/// TLS.
-#[derive(Debug, clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "TLS")]
-struct TlsArgs {
-    /// With --http: speak TLS 1.3 (https), to each client by unicast; nothing is multicast then
-    #[arg(long)]
-    tls: bool,
-    /// Certificate of the server and those between it and its authority, a PEM file, instead of its
-    /// own key
-    #[arg(long, value_name = "FILE", requires_all = ["tls", "key"])]
-    cert: Option<PathBuf>,
-    /// Key of the certificate, a PEM file, which only its owner may be able to read
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-    /// Directory of the server's own key [default: the user's state directory]
-    #[arg(long, value_name = "DIR", requires = "tls", conflicts_with = "cert")]
-    state_dir: Option<PathBuf>,
-}
-
-impl TlsArgs {
-    /// Returns the server's key for a directory that is served, if it is to speak TLS.
-    fn identity(self, served: &Path) -> anyhow::Result<Option<Arc<Identity>>> {
-        if !self.tls {
-            return Ok(None);
-        }
-        if let Some(identity) = load_identity(self.cert.as_ref(), self.key.as_ref())? {
-            refuse_served(self.key.as_deref(), served)?;
-            return Ok(Some(Arc::new(identity)));
-        }
-        let state_dir = self.state_dir.map_or_else(state::default_dir, Ok)?;
-        let identity = Identity::load_or_create(&state_dir)?;
-        refuse_served(Some(&state_dir.join(FILE_NAME)), served)?;
-        Ok(Some(Arc::new(identity)))
-    }
 }
 
 /// Options of groups that share an answer of HTTP; relays share them.
@@ -314,17 +267,8 @@ impl WhatArgs {
     fn what(self) -> anyhow::Result<What> {
         let (web, smallest) = (self.start.web(self.http_args), self.http_args.smallest);
         let (start, keep) = (self.start.start(), self.keep);
-        if self.tls.tls && self.http.is_none() {
-            anyhow::bail!(
-                "--tls needs --http: a file or standard input is one stream for all, and encrypted \
-                 it would be another for each"
-            );
-        }
         match (self.http, self.file) {
-            (Some(path), _) => {
-                let identity = self.tls.identity(&path)?;
-                Ok(What::Directory { path, start: web, smallest, identity })
-            }
+            (Some(path), _) => Ok(What::Directory { path, start: web, smallest }),
             (None, Some(path)) => Ok(What::File { path, start, keep }),
             (None, None) => {
                 let input = std::io::stdin().as_fd().try_clone_to_owned();
@@ -385,22 +329,13 @@ pub(super) struct ServerTeller(pub(super) Teller<Report>);
 
 impl ServeObserver for ServerTeller {
     fn serving(&self, serving: &Serving) {
-        let Serving { listen, channel, interface, pin } = serving;
+        let Serving { listen, channel, interface } = serving;
         self.0.output.json(&json!({
             "event": "serving",
             "listen": listen.to_string(),
             "channel": channel.to_string(),
             "interface": interface,
-            "pin": pin.map(|pin| pin.for_web()),
         }));
-        if let Some(pin) = pin {
-            return self.0.output.note(format!(
-                "serving https://{listen} by {interface}, to each client by unicast: TLS encrypts for \
-                 each differently, so that nothing is multicast; where no authority vouches for the \
-                 key: curl --insecure --pinnedpubkey {} https://{listen}",
-                pin.for_web()
-            ));
-        }
         self.0.output.note(format!(
             "serving at {listen}, multicast on {channel} by {interface}; on the clients' hosts: \
              umbel smo join {channel}@{listen}"

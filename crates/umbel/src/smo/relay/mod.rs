@@ -72,13 +72,12 @@ pub fn relay(
     match relayed {
         Relayed::Stream(start) => {
             let library = Feed::start(server, news).context("cannot start")?;
-            let conduct = Conduct { rules: Rules::Live(start), keep: false, identity: None };
+            let conduct = Conduct { rules: Rules::Live(start), keep: false };
             run(library, conduct, place, options, observer, wiring)
         }
         Relayed::Http { start, smallest } => {
             let library = Upstream::new(server, news);
-            let rules = Rules::Web { start, smallest };
-            let conduct = Conduct { rules, keep: true, identity: None };
+            let conduct = Conduct { rules: Rules::Web { start, smallest }, keep: true };
             run(library, conduct, place, options, observer, wiring)
         }
     }

@@ -36,9 +36,6 @@ const OPEN: usize = 1_000;
 /// are answered alone.
 const STREAMS: u32 = 256;
 
-/// Length of the smallest body that is answered together, where none is.
-pub(crate) const ALONE: u64 = u64::MAX;
-
 type Machine<'a> = dyn Io<Source> + 'a;
 
 /// Form of requests, and how long others that ask the same are waited for.
@@ -48,7 +45,7 @@ pub(crate) enum Rules {
     Web {
         /// Time at which something is multicast, from the first request for it on.
         start: Start,
-        /// Shorter bodies are answered alone and at once; with [`ALONE`] all are.
+        /// Shorter bodies are answered alone and at once.
         smallest: u64,
     },
     /// Each connection asks for the one file, of which the bytes alone are sent.
@@ -332,8 +329,7 @@ impl<L: Library> Desk<L> {
         let shares = self.clients.get(&child).is_some_and(|client| {
             !client.was_answered() && !self.parted.has(io.now(), client.peer.ip())
         });
-        let alone = matches!(self.rules, Rules::Web { smallest: ALONE, .. });
-        if request.head_only || !shares || alone {
+        if request.head_only || !shares {
             return self.serve_alone(io, child, &request);
         }
         let key = Request { keep_alive: false, ..request.clone() };

@@ -3,22 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crossbeam_channel::Sender;
 use serde::Serialize;
 use umbel_engine::host::{Host, Io, Trouble};
 use umbel_engine::smo::{
-    ChildId, ChildReport, MasterId, Source, SourceCommand, SourceConfig, SourceEvent, Stream,
+    ChildId, ChildReport, MasterId, Source, SourceCommand, SourceConfig, SourceEvent,
 };
 use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
-use umbel_net::session::WebKeys;
 
 use super::super::report::{self, Account, RateMeter, Report, Traffic};
 use super::acks::Acks;
 use super::desk::{Desk, Rules};
 use super::library::{Library, News};
-use super::secure::{Heard, Secure, SecureIo};
 
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -83,8 +80,6 @@ pub struct ServeSummary {
 pub(crate) struct ServeHost<L> {
     desk: Desk<L>,
     rules: Rules,
-    /// TLS, if it is spoken.
-    secure: Option<Secure>,
     observer: Arc<dyn ServeObserver>,
     acks: Acks,
     /// Highest rate of first transmissions.
@@ -119,7 +114,6 @@ impl<L: Library> ServeHost<L> {
         ServeHost {
             desk: Desk::new(library, rules, config.channel, config.buffer),
             rules,
-            secure: None,
             acks: Acks::All(String::new()),
             observer,
             rate: None,
@@ -151,62 +145,10 @@ impl<L: Library> ServeHost<L> {
         self
     }
 
-    /// Makes a server speak TLS with these keys, if there are any.
-    #[must_use]
-    pub(crate) fn secure(mut self, keys: Option<WebKeys>) -> ServeHost<L> {
-        self.secure = keys.map(Secure::new);
-        self
-    }
-
-    /// Lets the desk act on the machine, through TLS where it is spoken.
-    fn at_desk<T>(
-        &mut self,
-        io: &mut Machine<'_>,
-        act: impl FnOnce(&mut Desk<L>, &mut Machine<'_>) -> T,
-    ) -> T {
-        match &mut self.secure {
-            Some(secure) => act(&mut self.desk, &mut SecureIo { io, secure }),
-            None => act(&mut self.desk, io),
-        }
-    }
-
-    fn received(&mut self, io: &mut Machine<'_>, child: ChildId, bytes: Bytes) {
-        let heard = match &mut self.secure {
-            Some(secure) => secure.received(io, child, &bytes),
-            None => Heard { bytes, has_ended: false },
-        };
-        if !heard.bytes.is_empty() {
-            self.at_desk(io, |desk, io| desk.received(io, child, &heard.bytes));
-        }
-        if heard.has_ended {
-            self.at_desk(io, |desk, io| desk.received_end(io, child));
-        }
-    }
-
-    fn writable(&mut self, io: &mut Machine<'_>, to: Stream) {
-        if let (Some(secure), Stream::Child(child)) = (&mut self.secure, to)
-            && !secure.writable(io, child)
-        {
-            return;
-        }
-        self.at_desk(io, |desk, io| desk.writable(io, to));
-    }
-
     /// Returns the numbers of what was discarded, by reason.
     fn drops(&self, engine: &Source) -> String {
-        let (refused, failed, late) = match &self.secure {
-            Some(secure) => (secure.refused, secure.failed, secure.late),
-            None => (0, 0, 0),
-        };
-        let others = [
-            ("Overrun", self.overruns),
-            ("TooManyHandshakes", refused),
-            ("NoTls", failed),
-            ("LateHandshake", late),
-        ];
-        let others = others.into_iter().filter(|(_, count)| *count > 0);
-        let others = others.map(|(reason, count)| format!("{reason} {count}"));
-        let all = std::iter::once(engine.drops().to_string()).chain(others);
+        let overruns = (self.overruns > 0).then(|| format!("Overrun {}", self.overruns));
+        let all = std::iter::once(engine.drops().to_string()).chain(overruns);
         all.filter(|drop| !drop.is_empty()).collect::<Vec<_>>().join(", ")
     }
 
@@ -257,10 +199,7 @@ impl<L: Library> ServeHost<L> {
     }
 
     fn gone(&mut self, io: &mut Machine<'_>, child: ChildId) -> Option<String> {
-        if let Some(secure) = &mut self.secure {
-            secure.gone(child);
-        }
-        let peer = self.at_desk(io, |desk, io| desk.gone(io, child))?;
+        let peer = self.desk.gone(io, child)?;
         if !self.keep && matches!(self.rules, Rules::File(_)) && self.desk.is_done() {
             self.stop(io);
         }
@@ -303,18 +242,16 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     fn event(&mut self, io: &mut Machine<'_>, event: SourceEvent) {
         match event {
             SourceEvent::Connected { child, peer, .. } => {
-                self.at_desk(io, |desk, io| desk.connected(io, child, peer));
+                self.desk.connected(io, child, peer);
                 // Something may have to begin before the next report.
                 self.set_alarm(io);
             }
             SourceEvent::Received { child, bytes } => {
-                self.received(io, child, bytes);
+                self.desk.received(io, child, &bytes);
                 self.set_alarm(io);
             }
-            SourceEvent::ReceivedEnd { child } => {
-                self.at_desk(io, |desk, io| desk.received_end(io, child));
-            }
-            SourceEvent::Writable { to, .. } => self.writable(io, to),
+            SourceEvent::ReceivedEnd { child } => self.desk.received_end(io, child),
+            SourceEvent::Writable { to, .. } => self.desk.writable(io, to),
             SourceEvent::Drained { master } => {
                 self.desk.drained(master);
                 if matches!(self.rules, Rules::Live(_)) && master == MasterId::FIRST {
@@ -350,7 +287,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
                 if matches!(news, News::Gap { .. }) {
                     self.observer.note(GAP);
                 }
-                self.at_desk(io, |desk, io| desk.news(io, news));
+                self.desk.news(io, news);
                 self.set_alarm(io);
             }
             Input::Status(answer) => {
@@ -370,10 +307,7 @@ impl<L: Library> Host<Source> for ServeHost<L> {
     }
 
     fn wake(&mut self, io: &mut Machine<'_>) {
-        self.at_desk(io, Desk::wake);
-        if let Some(secure) = &mut self.secure {
-            secure.wake(io);
-        }
+        self.desk.wake(io);
         if io.now() >= self.next_report {
             self.next_report = io.now() + TICK;
             self.look(io, false);

@@ -15,7 +15,6 @@
 //! | `deliveries.rs` | bytes on their way from the library to the engine, by the room there |
 //! | `parted.rs` | addresses that held up others |
 //! | `library.rs` | files and pipes, read on their own thread |
-//! | `secure.rs` | TLS between desk and engine, where it is spoken |
 //! | `acks.rs` | drops acknowledgements that the engine does not want |
 
 pub(crate) mod acks;
@@ -26,7 +25,6 @@ pub(crate) mod host;
 pub(crate) mod http;
 pub(crate) mod library;
 mod parted;
-mod secure;
 
 use std::fs::File;
 use std::io::Read;
@@ -39,12 +37,11 @@ use umbel_engine::smo::{Join, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::packet::{PacketOptions, PacketPort};
-use umbel_net::session::{Identity, Pin, WebKeys};
 use umbel_wire::Channel;
 
 use self::acks::Acks;
+use self::desk::Rules;
 pub use self::desk::Start;
-use self::desk::{ALONE, Rules};
 use self::host::{Input, ServeHost};
 pub use self::host::{ServeObserver, ServeSummary};
 use self::library::{Clerk, Library};
@@ -67,8 +64,6 @@ pub enum What {
         start: Start,
         /// Shorter bodies are answered alone and at once.
         smallest: u64,
-        /// The server's key if it speaks TLS 1.3. All are answered alone and at once then.
-        identity: Option<Arc<Identity>>,
     },
     /// A file, from its beginning to everyone.
     File {
@@ -144,13 +139,12 @@ impl ServeOptions {
 }
 
 /// Behaviour of a server with its library.
+#[derive(Clone, Copy)]
 pub(crate) struct Conduct {
     /// Form of requests.
     pub(crate) rules: Rules,
     /// Whether it goes on after everyone is served.
     pub(crate) keep: bool,
-    /// The key if it speaks TLS.
-    pub(crate) identity: Option<Arc<Identity>>,
 }
 
 /// A server that listens.
@@ -162,8 +156,6 @@ pub struct Serving {
     pub channel: SocketAddr,
     /// Name of the interface.
     pub interface: String,
-    /// Fingerprint of its key, if it speaks TLS.
-    pub pin: Option<Pin>,
 }
 
 /// The place of a server: address, interface and port.
@@ -204,20 +196,14 @@ pub fn serve(
     let wiring = Wiring::new()?;
     started(wiring.interrupt(|| Input::Interrupt));
     let news = wiring.mailbox().map(Input::News);
-    let mut key = None;
     let (library, rules, keep) = match what {
-        What::Directory { path, start, smallest, identity } => {
-            let smallest = if identity.is_some() { ALONE } else { smallest };
-            key = identity;
+        What::Directory { path, start, smallest } => {
             (Clerk::directory(&path, news)?, Rules::Web { start, smallest }, true)
         }
         What::File { path, start, keep } => (Clerk::file(&path, news)?, Rules::File(start), keep),
         What::Pipe { input, start } => (Clerk::pipe(input, news)?, Rules::Live(start), false),
     };
-    // With TLS nothing is multicast.
-    let options =
-        &ServeOptions { ack_filter: options.ack_filter && key.is_none(), ..options.clone() };
-    let conduct = Conduct { rules, keep, identity: key };
+    let conduct = Conduct { rules, keep };
     let place = Place::open(options)?;
     run(library, conduct, place, options, observer, wiring)
 }
@@ -232,8 +218,7 @@ pub(crate) fn run(
     wiring: Wiring<Input>,
 ) -> anyhow::Result<ServeSummary> {
     let Place { listen, channel, interface, port, acks } = place;
-    let Conduct { rules, keep, identity } = conduct;
-    let keys = identity.as_deref().map(WebKeys::new).transpose()?;
+    let Conduct { rules, keep } = conduct;
     let join = if matches!(rules, Rules::Live(_)) { Join::AtOnce } else { Join::Asked };
     let mss = options.mss(&port);
     let acks_per_window = acks.per_window();
@@ -250,12 +235,11 @@ pub(crate) fn run(
     if let Err(error) = control::answer(listen, wiring.mailbox().clone()) {
         tracing::warn!("`umbel smo status` will not be answered: {error}");
     }
-    let (interface, pin) = (interface.name, identity.map(|identity| identity.fingerprint()));
-    observer.serving(&Serving { listen, channel: group, interface, pin });
+    observer.serving(&Serving { listen, channel: group, interface: interface.name });
     let report =
         Report { listen: listen.to_string(), channel: group.to_string(), ..Report::default() };
     let host = ServeHost::new(library, rules, &config, report, observer.clone());
-    let host = host.rate(options.rate).keep(keep).secure(keys).acks(acks);
+    let host = host.rate(options.rate).keep(keep).acks(acks);
     let driver = wiring.driver(engine, host).port(port);
     let packet_len = usize::from(mss) + HEADER;
     Ok(driver.pace(RateClass::Data, options.rate, packet_len).run()?.summary())

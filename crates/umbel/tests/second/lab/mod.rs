@@ -23,7 +23,6 @@ mod smo_acks;
 mod smo_capture;
 mod smo_relay;
 mod smo_routed;
-mod smo_tls;
 mod soak;
 mod soak_send;
 mod soak_sim;

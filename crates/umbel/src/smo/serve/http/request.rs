@@ -137,8 +137,7 @@ impl Request {
 
 /// Returns the path of a request target in origin or absolute form [RFC 9112 §3.2].
 fn path_of(target: &str) -> Option<String> {
-    let absolute = ["http://", "https://"].iter().find_map(|scheme| target.strip_prefix(scheme));
-    let path = match absolute {
+    let path = match target.strip_prefix("http://") {
         Some(absolute) => absolute.find('/').map_or("/", |slash| &absolute[slash..]),
         None => target,
     };
