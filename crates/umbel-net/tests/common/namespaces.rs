@@ -116,7 +116,7 @@ pub fn skip(reason: &str) {
 }
 
 /// Reports on the real standard error why a test is skipped.
-fn say_skipped(name: &str, reason: &str) {
+pub fn say_skipped(name: &str, reason: &str) {
     let required = std::env::var_os("UMBEL_LAB").is_some_and(|value| value == "required");
     assert!(!required, "{name} would be skipped, but UMBEL_LAB=required: {reason}");
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
