@@ -90,6 +90,8 @@ enum counter {
 	MALFORMED,
 	TABLE_FULL,
 	OTHER_VERSION,
+	/* Not a number, but the version of the last of these. */
+	THEIR_VERSION,
 	COUNTERS,
 };
 
@@ -105,6 +107,15 @@ INLINE void count(u32 counter)
 	u64 *value = bpf_map_lookup_elem(&COUNTS, &counter);
 	if (value)
 		__sync_fetch_and_add(value, 1);
+}
+
+INLINE void note_version(u8 version)
+{
+	u32 counter = THEIR_VERSION;
+	u64 *value = bpf_map_lookup_elem(&COUNTS, &counter);
+	if (value)
+		*value = version;
+	count(OTHER_VERSION);
 }
 
 INLINE u16 swap16(u16 value)
@@ -294,7 +305,10 @@ INLINE s32 membership(struct __sk_buff *skb, u32 options, u32 len)
 				    !bpf_skb_load_bytes(skb, options + at + 2, value, 5) &&
 				    value[2] == VERSION)
 					return value[3] << 8 | value[4];
-				count(OTHER_VERSION);
+				if (head[1] > EXPERIMENT_LEN &&
+				    bpf_skb_load_bytes(skb, options + at + 2, value, 3))
+					return -1;
+				note_version(value[2]);
 				return -1;
 			}
 		}

@@ -92,6 +92,8 @@ pub struct DeliveryCounts {
     pub table_full: u64,
     /// Unicast segments whose membership option is of another version than this helper.
     pub other_version: u64,
+    /// The version of the last of these.
+    pub their_version: u8,
 }
 
 /// State of a connection, as far as it is known.
@@ -192,8 +194,9 @@ impl Delivery {
         let fresh = head.flags.has(Flags::SYN);
         let membership = match head.options.membership {
             Some(Membership::Port(port)) => Some(port),
-            Some(Membership::Other(_)) => {
+            Some(Membership::Other(version)) => {
                 self.counts.other_version += 1;
+                self.counts.their_version = version;
                 None
             }
             None => None,

@@ -106,6 +106,7 @@ impl Deliverer for Program {
             malformed: self.counter(6),
             table_full: self.counter(7),
             other_version: self.counter(8),
+            their_version: self.counter(9) as u8,
         }
     }
 

@@ -124,7 +124,7 @@ impl Scene {
 }
 
 #[test]
-fn a_membership_of_another_version_enrols_nobody_and_is_counted() {
+fn a_membership_of_another_version_enrols_nobody_and_is_told() {
     for family in 0..2 {
         let mut scene = scene(family);
         for version in [0, 2, 255] {
@@ -135,7 +135,7 @@ fn a_membership_of_another_version_enrols_nobody_and_is_counted() {
         }
         assert_eq!(scene.multicast(PORT, 100, Flags::PSH), []);
         let counts = scene.delivery.counts();
-        assert_eq!((counts.other_version, counts.not_enrolled), (3, 1));
+        assert_eq!((counts.other_version, counts.their_version, counts.not_enrolled), (3, 255, 1));
     }
 }
 

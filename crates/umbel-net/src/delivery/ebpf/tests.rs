@@ -225,7 +225,22 @@ fn compare(classifier: Classifier, connected: &Connected) {
     if let Err(error) = ran {
         panic!("{error}");
     }
-    let (program, rules) = (program.borrow().counts(), rules.borrow().counts());
+    let (mut program, mut rules) = (program.into_inner(), rules.into_inner());
+    let drawn = Drawn {
+        to_group: false,
+        ports: [PORT, LOCAL_PORT],
+        ahead: 0,
+        flags: 16,
+        membership: Some(Membership::Other(7)),
+        payload: Vec::new(),
+        damage: None,
+        padding: 0,
+    };
+    let frame = frame(&drawn, connected);
+    run_program(&mut program.classifier, &frame);
+    rules.handle_packet(Direction::In, &frame[ETHERNET..], Checksum::Whole, &mut |_, _| ());
+    let (program, rules) = (program.counts(), rules.counts());
+    assert_eq!([program, rules].map(|counts| counts.their_version), [7, 7]);
     let both = [program, rules];
     assert!(both[0].delivered > 100 && both[0].already_held > 20, "{both:?}");
     assert_eq!(program.delivered, rules.delivered, "{both:?}");

@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_net::delivery::{Delivery, Way};
 use umbel_net::interface::Interface;
+use umbel_wire::tcp::Membership;
 
 use super::address::Target;
 pub use crate::endpoint::Interrupt;
@@ -22,10 +23,6 @@ pub use crate::endpoint::Interrupt;
 const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the end of the user's program is looked for.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Message for the user if server and helper do not understand each other.
-const OTHER_VERSION: &str = "the server is of another version than this helper: connections here \
-                             get unicast; run the same version of umbel on both";
 
 /// Options of a helper.
 #[derive(Clone, Debug)]
@@ -85,6 +82,7 @@ impl Helper {
             malformed: counts.malformed,
             table_full: counts.table_full,
             other_version: counts.other_version,
+            their_version: counts.their_version,
         }
     }
 }
@@ -112,6 +110,8 @@ pub struct JoinSnapshot {
     pub table_full: u64,
     /// Segments of the server that are for helpers of another version.
     pub other_version: u64,
+    /// The version of the last of these.
+    pub their_version: u8,
 }
 
 /// End of the helper's work: a time, a command, or an interruption.
@@ -205,7 +205,13 @@ pub fn join(
             observer.progress(&snapshot);
             if !told_version && snapshot.other_version > 0 {
                 told_version = true;
-                observer.note(OTHER_VERSION);
+                observer.note(&format!(
+                    "the server speaks version {} of what puts connections on a channel, this \
+                     helper version {}: connections here get unicast; use the same release of umbel \
+                     on both sides",
+                    snapshot.their_version,
+                    Membership::VERSION
+                ));
             }
             if !advised && let Some(advice) = helper.delivery.advice() {
                 advised = true;
