@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use umbel_engine::tmtp::{NodeConfig, Stamps, node_id};
+use umbel_engine::tmtp::{Authentication, NodeConfig, Stamps, node_id};
 use umbel_engine::{Address, Datagram, Instant};
 use umbel_seeds::timed;
 use umbel_wire::tmtp::{
@@ -44,9 +44,9 @@ fn id(node: u32) -> NodeId {
 
 /// Returns the stamps of a node, of which 0 is the source.
 fn stamps(node: u32) -> Stamps {
-    let mut config = NodeConfig::new(id(node), FEED, (group(), group()), address(node));
-    config.seed = Some(seed(node));
-    Stamps::new(config, (id(0), address(0)), &seed(node)).unwrap()
+    let (channels, keys) = ((group(), group()), Authentication::Keys(seed(node)));
+    let config = NodeConfig::new(id(node), FEED, channels, address(node), keys);
+    Stamps::new(config, (id(0), address(0)), &seed(node))
 }
 
 fn nack() -> Body {

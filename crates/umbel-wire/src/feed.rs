@@ -8,7 +8,7 @@
 //! b=AS:50000
 //! t=0 0
 //! a=tool:umbel 0.1.0
-//! a=x-umbel-tmtp:6                            version; 4 with a token, 5 if sealed
+//! a=x-umbel-tmtp:1                            version of the protocol
 //! a=x-umbel-tsi:3417
 //! a=x-umbel-node:83d1a7f0c2b45e96             the source's number in the tree
 //! a=x-umbel-source:192.0.2.2 40123            where the source hears unicast
@@ -17,7 +17,7 @@
 //! a=x-umbel-content:files 3 1048576 212 9f…   items, bytes, the manifest's length and digest
 //! a=x-umbel-recovery:lms                      how losses are recovered, unless by the tree
 //! a=x-umbel-token                             only with a token
-//! a=x-umbel-last-word:5d0c…                   digest of what the source says last
+//! a=x-umbel-last-word:5d0c…                   only unsealed: digest of what the source says last
 //! a=x-umbel-sealed:83d1…                      only if sealed: the key made for this feed
 //! m=application 7702 ALC/UDP 0                the data channel
 //! c=IN IP4 232.7.7.7/32
@@ -43,22 +43,13 @@ use std::net::SocketAddr;
 
 use crate::sdp::{Attribute, Description, Media, Origin};
 use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
-use crate::session::{bad, channel, host, number, source_filter};
+use crate::session::{bad, channel, check_version, host, number, source_filter};
 use crate::tmtp::NodeId;
-use crate::{Channel, Digest, ParseError, Tsi};
+use crate::{Channel, Digest, ParseError, Tsi, control};
 
 pub use head::{HINT_LEN, SealedHead, WRAPPED_KEYS, WRAPPED_LEN, WrappedKey};
 pub use recovery::{Recovery, UnknownRecovery};
 
-/// The protocol version of open feeds of earlier releases, whose nodes have no keys. Feeds of
-/// earlier versions are not signed.
-pub const VERSION: u8 = 3;
-/// The protocol version of feeds with a token, whose messages have [stamps](crate::tmtp::Stamp).
-pub const STAMPED_VERSION: u8 = 4;
-/// The protocol version of sealed feeds, whose receivers get the key of the stamps from the source.
-pub const LISTED_VERSION: u8 = 5;
-/// The protocol version of open feeds whose nodes have [keys](crate::tmtp::NodeKeys).
-pub const KEYED_VERSION: u8 = 6;
 /// Maximum length in bytes of a manifest's items: one million short names.
 pub const MANIFEST_LEN: u64 = 64 << 20;
 /// Maximum number of blocks of a feed of files, without those of its manifest.
@@ -108,14 +99,11 @@ pub struct Feed {
     pub content: FeedContent,
     /// Whether receivers need a token.
     pub token: bool,
-    /// Whether the nodes of an open feed have keys, of which their numbers are digests. Feeds of
-    /// earlier releases have none, nor have feeds with a token or a list, which have other means.
-    pub keyed: bool,
     /// Sealing parameters, if only admitted receivers can read the feed.
     pub sealed: Option<Sealed>,
     /// BLAKE3 digest of the [last word](crate::tmtp::Heartbeat::last_word), without which nobody
-    /// says in the source's name that the feed is over. Sources of earlier releases have none, nor
-    /// have sealed feeds, whose announcement is long enough.
+    /// says in the source's name that the feed is over. Only sealed feeds have none, since their
+    /// announcement is long enough.
     pub last_word: Option<Digest>,
     /// Version of the announcement; grows with each change.
     pub version: u64,
@@ -158,7 +146,7 @@ impl Feed {
         let code = format!("{} {} {kind}", self.symbol_len, self.block_symbols);
         let mut attributes = vec![
             Attribute::new("tool", tool),
-            Attribute::new(TMTP, self.protocol_version().to_string()),
+            Attribute::new(TMTP, control::VERSION.to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
             Attribute::new(NODE, format!("{:016x}", self.node.0)),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
@@ -196,9 +184,10 @@ impl Feed {
         }
     }
 
-    fn protocol_version(&self) -> u8 {
-        let version = version(self.token, self.sealed.is_some());
-        if version == VERSION && self.keyed { KEYED_VERSION } else { version }
+    /// Returns whether everybody may take part, so that each node has
+    /// [keys](crate::tmtp::NodeKeys) of its own.
+    pub fn is_open(&self) -> bool {
+        !self.token && self.sealed.is_none()
     }
 
     fn content_value(&self) -> String {
@@ -230,11 +219,6 @@ impl Feed {
         media
     }
 
-    /// Returns whether a session claims to be a feed, of any version.
-    pub fn is_described_by(description: &Description) -> bool {
-        description.has(TMTP)
-    }
-
     /// Returns the feed of a description, or `None` if the session is of another kind.
     ///
     /// # Errors
@@ -242,16 +226,8 @@ impl Feed {
     /// Returns an error if the description claims to be a feed, but an attribute is missing or out
     /// of range, or the protocol version differs.
     pub fn from_description(description: &Description) -> Result<Option<Feed>, ParseError> {
-        let Some(theirs) = description.attribute(TMTP) else { return Ok(None) };
-        let ours = version(description.has(TOKEN), description.has(SEALED));
-        let keyed = ours == VERSION && theirs == KEYED_VERSION.to_string();
-        if theirs != ours.to_string() && !keyed {
-            let theirs = theirs.parse().unwrap_or(0);
-            // The version of feeds with a token, without one, is no version at all, and so on.
-            let other = ours < theirs && theirs <= KEYED_VERSION;
-            let ours = if ours == VERSION { KEYED_VERSION } else { ours };
-            return Err(if other { bad(TMTP) } else { ParseError::Version { theirs, ours } });
-        }
+        let Some(version) = description.attribute(TMTP) else { return Ok(None) };
+        check_version(TMTP, version)?;
         let recovery = description.attribute(RECOVERY).map(str::parse::<Recovery>);
         let recovery = recovery.transpose().map_err(|_| bad(RECOVERY))?.unwrap_or_default();
         let value = |name: &'static str| description.attribute(name).ok_or_else(|| bad(name));
@@ -279,8 +255,13 @@ impl Feed {
             }
             (Some(_), None) => return Err(bad(SEALED)),
         };
-        let last_word = description.attribute(LAST_WORD);
-        let last_word = last_word.map(|text| hexadecimal(text).ok_or_else(|| bad(LAST_WORD)));
+        let last_word = match description.attribute(LAST_WORD) {
+            None if sealed.is_some() => None,
+            Some(text) if sealed.is_none() => {
+                Some(Digest(hexadecimal(text).ok_or_else(|| bad(LAST_WORD))?))
+            }
+            _ => return Err(bad(LAST_WORD)),
+        };
         Ok(Some(Feed {
             name: description.name.parse()?,
             tsi: Tsi(number(value(TSI)?).ok_or_else(|| bad(TSI))?),
@@ -296,20 +277,10 @@ impl Feed {
             kbit_per_s: description.bandwidth.filter(|rate| *rate > 0).ok_or_else(|| bad("b="))?,
             content,
             token: description.has(TOKEN),
-            keyed,
             sealed,
-            last_word: last_word.transpose()?.map(Digest),
+            last_word,
             version: description.origin.version,
         }))
-    }
-}
-
-/// Returns the protocol version of a feed.
-const fn version(token: bool, sealed: bool) -> u8 {
-    match (sealed, token) {
-        (true, _) => LISTED_VERSION,
-        (false, true) => STAMPED_VERSION,
-        (false, false) => VERSION,
     }
 }
 
@@ -393,7 +364,6 @@ mod tests {
                 digest: Digest([0x9F; 32]),
             },
             token: true,
-            keyed: false,
             sealed: None,
             last_word: Some(Digest([0x5D; 32])),
             version: 1,
@@ -453,41 +423,34 @@ mod tests {
     }
 
     #[test]
-    fn feeds_of_earlier_and_later_versions_are_known_by_their_version() {
-        // A token was worth little before version 4, since messages had no stamps, and a list
-        // closed no tree before version 5.
-        // The nodes of open feeds have keys from version 6 on.
-        let (open, token) = (Feed { token: false, keyed: true, ..feed() }, feed());
-        let others: [&[u8]; 3] = [&[1, 2, 7], &[1, 2, 3, 7], &[1, 2, 3, 4, 7]];
-        for ((feed, ours), others) in [(open, 6), (token, 4), (sealed(), 5)].into_iter().zip(others)
-        {
+    fn a_feed_of_another_version_is_known_by_it() {
+        let ours = control::VERSION;
+        for feed in [Feed { token: false, ..feed() }, feed(), sealed()] {
             let text = feed.describe("umbel").emit();
-            let with = |version: u8| {
+            let with = |version: &str| {
                 let line = format!("x-umbel-tmtp:{version}\r\n");
                 let text = text.replace(&format!("x-umbel-tmtp:{ours}\r\n"), &line);
                 Feed::from_description(&Description::parse(text.as_bytes()).unwrap())
             };
-            assert!(with(ours).is_ok());
-            for &theirs in others {
-                assert_eq!(with(theirs), Err(ParseError::Version { theirs, ours }));
+            assert_eq!(with("1"), Ok(Some(feed)));
+            for theirs in [0, 2, 255] {
+                let other = Err(ParseError::Version { theirs, ours });
+                assert_eq!(with(&theirs.to_string()), other);
             }
-            for more in [4, 5, 6].into_iter().filter(|more| ours == 6 || *more > ours) {
-                if more != ours {
-                    assert_eq!(with(more), Err(bad(TMTP)), "it has no token or list, or has one");
-                }
+            for none in ["", "256", "-1", "x"] {
+                assert_eq!(with(none), Err(bad(TMTP)), "{none}");
             }
         }
     }
 
     #[test]
-    fn an_open_feed_of_an_earlier_release_has_no_keys() {
-        for keyed in [true, false] {
-            let feed = Feed { token: false, keyed, ..feed() };
+    fn only_an_unsealed_feed_has_a_last_word_and_it_has_one() {
+        for feed in
+            [Feed { last_word: None, ..feed() }, Feed { last_word: feed().last_word, ..sealed() }]
+        {
             let text = feed.describe("umbel").emit();
-            assert_eq!(text.contains("x-umbel-tmtp:6"), keyed);
-            assert_eq!(text.contains("x-umbel-tmtp:3"), !keyed);
             let description = Description::parse(text.as_bytes()).unwrap();
-            assert_eq!(Feed::from_description(&description), Ok(Some(feed)));
+            assert_eq!(Feed::from_description(&description), Err(bad(LAST_WORD)));
         }
     }
 
@@ -506,7 +469,7 @@ mod tests {
             ("sealed:a5", "sealed:"),
             ("files 3 1048576 212", "pipe"),
             ("files 3 1048576 212", "pipe 201326593"),
-            ("x-umbel-tmtp:5", "x-umbel-tmtp:9"),
+            ("x-umbel-tmtp:1", "x-umbel-tmtp:9"),
             ("00000083d1", "0000083d1"),
             ("00000083d1", "+0000083d1"),
             ("x-umbel-token", "x-umbel-recovery:magic"),

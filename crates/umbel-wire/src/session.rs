@@ -204,6 +204,14 @@ pub(crate) fn bad(what: &'static str) -> ParseError {
     ParseError::Value { what, problem: "missing, or not of the form that it must have" }
 }
 
+/// Checks the version of the protocol that an announced session has in this attribute. It is that
+/// of the messages, so that who joins a session never hears of another.
+pub(crate) fn check_version(name: &'static str, value: &str) -> Result<(), ParseError> {
+    let theirs: u8 = number(value).ok_or_else(|| bad(name))?;
+    let ours = control::VERSION;
+    if theirs == ours { Ok(()) } else { Err(ParseError::Version { theirs, ours }) }
+}
+
 /// Parses an unsigned number of decimal digits and nothing else.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

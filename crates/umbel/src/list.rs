@@ -49,7 +49,7 @@ pub fn list(
         let _ = session.send(bytes.into());
     };
     let agent = concat!("umbel/", env!("CARGO_PKG_VERSION")).to_owned();
-    say(&ClientMessage::Hello { agent, token: url.token.clone(), seals: true });
+    say(&ClientMessage::Hello { agent, token: url.token.clone() });
     let ask =
         |cursor| ClientMessage::List { query: 0, patterns: patterns.to_vec(), cursor, limit: PAGE };
     say(&ask(0));

@@ -92,7 +92,11 @@ pub(crate) fn ask<T: DeserializeOwned>(name: &str, program: &str) -> anyhow::Res
     if line.is_empty() {
         bail!("{program} does not answer: it belongs to another user, or is stuck");
     }
-    serde_json::from_str(&line).with_context(|| format!("{program} is of another version"))
+    serde_json::from_str(&line).with_context(|| {
+        format!(
+            "the {program} that runs here is of another release than this program: start it anew"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -111,6 +115,6 @@ mod tests {
         assert!(names("umbel-test-").unwrap().contains(&id));
         assert_eq!(ask::<u32>(&name, "`umbel test`").unwrap(), 7);
         let error = ask::<String>(&name, "`umbel test`").unwrap_err();
-        assert!(error.to_string().contains("another version"), "{error}");
+        assert!(error.to_string().contains("another release"), "{error}");
     }
 }

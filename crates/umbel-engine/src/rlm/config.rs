@@ -129,8 +129,8 @@ pub struct ReceiverConfig {
     pub control_limit: Limit,
     /// Limits of what is held before delivery.
     pub held: HeldConfig,
-    /// Key of the source. With one, only packets that it has signed are taken. Default `None`:
-    /// whatever comes by the stream's channels.
+    /// Key of the source: only packets that it has signed are taken. Default `None`: whatever comes
+    /// by the stream's channels, for experiments with the paper, which has no signatures.
     pub key: Option<StreamKey>,
     /// Limit of the packets with wrong signatures that are verified. Beyond it none is for a
     /// moment, right or wrong. Default 4,000/s, 4,000 at once.

@@ -58,12 +58,11 @@
 //!   bottleneck's. It yields to other flows only as far as these make the source lose packets, so
 //!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
 //!   slows it by back-pressure alone.
-//! - **Trust.** Without an admission key, a list or seeds of keys messages are as authentic as
-//!   addresses are, and tokens keep out nodes that do not see the traffic. With a key or a list,
-//!   `authentic/` keeps out all others. With seeds everybody may come, and nobody speaks under
-//!   another's number. Repairs are as authentic as addresses are all the same. The hosts' digests
-//!   verify the data. Any node in a domain can ask for repairs: each block is repaired at most once
-//!   in a hold-down.
+//! - **Trust.** With a token or a list, `authentic/` keeps out all others. Without, everybody may
+//!   come, and nobody speaks under another's number. Only in experiments with the paper
+//!   ([`Authentication::Paper`]) messages are no more authentic than addresses. Repairs are as
+//!   authentic as addresses all the same. The hosts' digests verify the data. Any node in a domain
+//!   can ask for repairs: each block is repaired at most once in a hold-down.
 //! - **Memory.** Buffers, children, reports and everything else that other nodes can make grow
 //!   have bounds in [`config`].
 //!
@@ -103,8 +102,8 @@ pub use api::{
 };
 pub use authentic::{Stamps, node_id};
 pub use config::{
-    ConfigError, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, RepairConfig, Shape,
-    SourceConfig, Start, TimingConfig, TreeConfig,
+    Authentication, ConfigError, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig,
+    RepairConfig, Shape, SourceConfig, Start, TimingConfig, TreeConfig,
 };
 pub use drops::{DropReason, Drops};
 pub use receipt::{ReceiptKey, receipt};

@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
     use crate::tmtp::TreeConfig;
-    use crate::tmtp::config::Draws;
+    use crate::tmtp::config::{Authentication, Draws};
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -322,7 +322,13 @@ mod tests {
     fn begin(survey: &mut Survey, now: Instant) {
         let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
         let address = ([0, 0, 0, 0], 7703).into();
-        let node = NodeConfig::new(NodeId(1000), Tsi(1), (channel, channel), address);
+        let node = NodeConfig::new(
+            NodeId(1000),
+            Tsi(1),
+            (channel, channel),
+            address,
+            Authentication::Paper,
+        );
         let timing = Timing { t_ack: ROUND, intervals: 3, rtt: ROUND };
         let random = Draws::from_seed(1).tree;
         let tree = Tree::new(&node, address, TreeConfig::default(), Role::Source, timing, random);

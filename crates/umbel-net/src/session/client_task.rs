@@ -14,9 +14,11 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use umbel_engine::host::Piece;
+use umbel_wire::ParseError;
 
 use super::client::{BULK_WINDOW, ClientEvent, ConnectOptions};
 use super::error::{ClientError, CloseCode};
+use super::frame::FrameError;
 use super::nudge::nudge;
 use super::outbox::{Ending, Outbox};
 use super::stream::{READ_CHUNK, ReadEnd, Reader, Writer};
@@ -90,7 +92,7 @@ async fn session(task: &Task) -> ClientError {
         Err(error) => from_connection(task, error),
     };
     let code = match &end {
-        ClientError::BadMessage(_) => CloseCode::Malformed,
+        ClientError::BadMessage(_) | ClientError::OtherVersion { .. } => CloseCode::Malformed,
         ClientError::Stalled => CloseCode::TooSlow,
         _ => CloseCode::Done,
     };
@@ -186,6 +188,9 @@ async fn read(task: &Task, connection: &Connection, mut reader: Reader) -> Clien
                 Ok(error) => from_connection(task, error),
                 Err(_) => ClientError::Closed { code: None, reason: "no reason given".to_owned() },
             }
+        }
+        ReadEnd::Bad(FrameError::Header(ParseError::Version { theirs, ours })) => {
+            ClientError::OtherVersion { server: task.url.authority(), theirs, ours }
         }
         ReadEnd::Bad(error) => ClientError::BadMessage(error),
         ReadEnd::Lost(error) => from_connection(task, error),

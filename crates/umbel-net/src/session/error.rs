@@ -170,13 +170,23 @@ pub enum ClientError {
         /// Its reason.
         why: NotAdmitted,
     },
+    /// The server speaks another version of QUIC, or another protocol inside.
+    #[error("the server {server} speaks another protocol: it is no `umbel serve`")]
+    OtherProtocol {
+        /// Host and port of the server.
+        server: String,
+    },
     /// The server speaks another version of the protocol.
     #[error(
-        "the server {server} speaks another version of the protocol: use the same release of umbel on both sides"
+        "the server {server} speaks version {theirs} of the protocol, this program version {ours}: use the same release of umbel on both sides"
     )]
     OtherVersion {
         /// Host and port of the server.
         server: String,
+        /// The server's version.
+        theirs: u8,
+        /// This program's.
+        ours: u8,
     },
     /// No answer came.
     #[error(
@@ -245,6 +255,7 @@ impl ClientError {
             | ClientError::WrongPin { .. }
             | ClientError::Certificate { .. }
             | ClientError::NotAdmitted { .. }
+            | ClientError::OtherProtocol { .. }
             | ClientError::OtherVersion { .. }
             | ClientError::BadMessage(_)
             | ClientError::Ended => false,
@@ -262,7 +273,7 @@ impl ClientError {
             return ClientError::NotAdmitted { server: server(), why };
         }
         match error {
-            error if is_other_version(&error) => ClientError::OtherVersion { server: server() },
+            error if is_other_protocol(&error) => ClientError::OtherProtocol { server: server() },
             ConnectionError::ConnectionClosed(close)
                 if u64::from(close.error_code) == CONNECTION_REFUSED =>
             {
@@ -329,8 +340,8 @@ impl NotAdmitted {
     }
 }
 
-/// Returns whether the two ends have no version in common, of QUIC or of the protocol inside.
-pub(super) fn is_other_version(error: &ConnectionError) -> bool {
+/// Returns whether the two ends have no version of QUIC in common, or no protocol inside.
+pub(super) fn is_other_protocol(error: &ConnectionError) -> bool {
     matches!(error, ConnectionError::VersionMismatch)
         || alert(error) == Some(NO_APPLICATION_PROTOCOL)
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   client                                        server
-//!     │ ── handshake: TLS 1.3, ALPN umbel/1 ───────▶ │   the client checks the server's pin
+//!     │ ── handshake: TLS 1.3, ALPN umbel ─────────▶ │   the client checks the server's pin
 //!     │ ◀═ one bidirectional stream: messages ═════▶ │   opened by the client, which speaks first
 //!     │ ◀──── unidirectional streams: bulk data ──── │   unicast fallback, behind the messages
 //! ```

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ pub enum SessionEvent {
         /// One line for the operator.
         reason: String,
     },
-    /// A client did not get a session, because it speaks another version or the server is full.
+    /// A client did not get a session, because it speaks another protocol or the server is full.
     ///
     /// Any program that can send packets can provoke this, with any address. Count these events,
     /// and do no more than that for each.
@@ -237,6 +237,7 @@ impl ServerEndpoint {
             next_id: AtomicU64::new(1),
             handshakes: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            told_version: AtomicBool::new(false),
             stop: Mutex::new(None),
             stopping: Notify::new(),
             left: Notify::new(),
@@ -262,6 +263,8 @@ pub(super) struct Shared {
     /// Number of connections after their handshakes, whether or not a session has been opened on
     /// them.
     pub(super) connections: AtomicUsize,
+    /// Whether a client of another version was told of.
+    pub(super) told_version: AtomicBool,
     runtime: Handle,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     /// Time for which sessions may drain. Set once.

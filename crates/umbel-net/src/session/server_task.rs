@@ -8,8 +8,10 @@ use std::time::Duration;
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::time::{Instant, timeout};
 use umbel_engine::SessionId;
+use umbel_wire::ParseError;
 
-use super::error::{CloseCode, NotAdmitted, clean, is_other_version};
+use super::error::{CloseCode, NotAdmitted, clean, is_other_protocol};
+use super::frame::FrameError;
 use super::guard::{Denied, Place};
 use super::limits::{Backlog, RateLimit, Share};
 use super::nudge::nudge;
@@ -124,8 +126,8 @@ async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(%remote, %error, "handshake failed");
-            if is_other_version(&error) {
-                let reason = "it speaks another version of the protocol".to_owned();
+            if is_other_protocol(&error) {
+                let reason = "it speaks another protocol".to_owned();
                 (shared.events)(SessionEvent::Rejected { remote, reason });
             } else if let Some(why) = NotAdmitted::found(&error) {
                 let reason = format!("its certificate: {why}");
@@ -203,6 +205,17 @@ async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
     match end {
         ReadEnd::Finished => hard(CloseCode::Done, "the client left"),
         ReadEnd::Abandoned => hard(CloseCode::Malformed, "the client broke off in a message"),
+        ReadEnd::Bad(FrameError::Header(ParseError::Version { theirs, ours })) => {
+            let reason = format!(
+                "the client speaks version {theirs} of the protocol, the server version {ours}: use \
+                 the same release of umbel on both sides"
+            );
+            // Once is enough for the operator, and no flood of clients fills a log.
+            if !shared.told_version.swap(true, Ordering::Relaxed) {
+                tracing::warn!("a client was refused: {reason}");
+            }
+            hard(CloseCode::Malformed, reason)
+        }
         ReadEnd::Bad(error) => hard(CloseCode::Malformed, error.to_string()),
         ReadEnd::Lost(error) => hard(CloseCode::Done, lost(&error, options.idle_timeout)),
     }

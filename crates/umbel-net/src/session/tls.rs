@@ -18,10 +18,10 @@ use super::authority::{self, Authorities};
 use super::identity::Identity;
 use super::pin::Pin;
 
-/// The application protocol that both ends must name (ALPN, [RFC 7301]). It changes with any change
-/// that an older peer would misunderstand. The handshake then fails already, and both sides can say
-/// why.
-pub const PROTOCOL: &[u8] = b"umbel/1";
+/// The application protocol that both ends must name (ALPN, [RFC 7301]). It says nothing of the
+/// version, since an end whose handshake fails does not learn what the other offers. The version is
+/// in the header of each message instead ([`umbel_wire::control::VERSION`]).
+pub const PROTOCOL: &[u8] = b"umbel";
 
 /// Returns the algorithms. AES-128 comes before ChaCha20, which machines without AES instructions
 /// would prefer. Every machine that matters here has them, and QUIC needs AES-128 in any case.

@@ -143,25 +143,56 @@ fn a_url_without_a_pin_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_client_of_another_version_is_told_and_reported() {
+fn a_client_of_another_protocol_is_told_and_reported() {
     let server = Server::start(ServerOptions::default());
     let error = run(async {
-        let endpoint = raw_client(b"umbel/2");
+        let endpoint = raw_client(b"h3");
         endpoint.connect(server.address, "umbel").unwrap().await.err().unwrap()
     });
     assert!(error.to_string().contains("peer doesn't support any known protocol"), "{error}");
     match server.next() {
-        SessionEvent::Rejected { reason, .. } => assert!(reason.contains("another version")),
+        SessionEvent::Rejected { reason, .. } => assert!(reason.contains("another protocol")),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_server_of_another_version_is_named_as_such() {
-    let (config, pin) = raw_server(b"umbel/2");
+fn a_server_of_another_protocol_is_named_as_such() {
+    let (config, pin) = raw_server(b"h3");
     let error = refusal(config, pin);
-    assert!(matches!(error, ClientError::OtherVersion { .. }), "{error}");
+    assert!(matches!(error, ClientError::OtherProtocol { .. }), "{error}");
     assert!(!error.retryable());
+}
+
+/// Returns a message whose header has another version.
+fn of_another_version() -> bytes::Bytes {
+    let mut bytes = message(1, 10).to_vec();
+    bytes[2] += 1;
+    bytes.into()
+}
+
+#[test]
+fn each_end_says_which_version_the_other_speaks_and_what_to_do() {
+    let server = Server::start(ServerOptions::default());
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(of_another_version()).unwrap();
+    let told = client.disconnected();
+    assert!(!told.retryable());
+    server.opened();
+    let noted = server.closed();
+    for line in [told.to_string(), noted] {
+        let parts = ["client speaks version 2", "server version 1", "the same release"];
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
+    // The other way round.
+    let client = Client::connect(&server.url(), &ConnectOptions::default()).unwrap();
+    client.session.send(message(1, 10)).unwrap();
+    let id = server.opened();
+    server.message();
+    server.handle.send(id, of_another_version()).unwrap();
+    let told = client.disconnected();
+    assert!(matches!(told, ClientError::OtherVersion { theirs: 2, ours: 1, .. }), "{told}");
+    assert!(!told.retryable() && told.to_string().contains("the same release"), "{told}");
 }
 
 #[test]

@@ -69,7 +69,6 @@ pub struct LmsStatus {
     pub datagrams: Counts,
     /// The fast path. Its counts are part of the numbers above, except for datagrams that came to
     /// the daemon's sockets.
-    #[serde(default)]
     pub fast_path: FastPathStatus,
 }
 

@@ -21,7 +21,8 @@ mod symbols;
 mod tests;
 
 use umbel_engine::tmtp::{
-    Draws, NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape, SourceConfig,
+    Authentication, Draws, NodeConfig, NodeId as MemberId, Purpose, ReceiverConfig, Shape,
+    SourceConfig,
 };
 use umbel_engine::units::Rate;
 use umbel_wire::feed::Recovery;
@@ -85,8 +86,9 @@ impl Feed {
     fn node(&self, node: NodeId) -> NodeConfig {
         let channels = (channel(Some(self.source), DATA_GROUP), channel(None, DOMAIN_GROUP));
         let address = (address_of(node), PORT).into();
-        let recovery = self.recovery;
-        NodeConfig { recovery, ..NodeConfig::new(id_of(node), Tsi(1), channels, address) }
+        let paper = Authentication::Paper;
+        let config = NodeConfig::new(id_of(node), Tsi(1), channels, address, paper);
+        NodeConfig { recovery: self.recovery, ..config }
     }
 
     /// Returns the generators of a node.

@@ -57,13 +57,10 @@ impl ClientMessage {
 
     fn emit_fields(&self, frame: &mut Frame<'_>) {
         match self {
-            ClientMessage::Hello { agent, token, seals } => {
+            ClientMessage::Hello { agent, token } => {
                 frame.string(field::AGENT, agent);
                 if let Some(token) = token {
                     frame.string(field::TOKEN, token);
-                }
-                if *seals {
-                    frame.number(field::SEALS, 1_u8);
                 }
             }
             ClientMessage::List { query, patterns, cursor, limit } => {
@@ -127,7 +124,6 @@ impl ClientMessage {
                     .optional(field::TOKEN)?
                     .map(|token| Reader::new("token", token).rest_string(limits::TOKEN_LEN))
                     .transpose()?,
-                seals: fields.optional(field::SEALS)?.is_some(),
             },
             LIST => ClientMessage::List {
                 query: fields.number(field::QUERY)?,

@@ -45,7 +45,6 @@ fields! {
     OVERRUN = 31, "packets not kept";
     CONTROL = 32, "control group";
     HEARS = 33, "hears the control group";
-    SEALS = 34, "opens seals";
     KEY = 35, "group key";
     KEY_ID = 36, "number of a group key";
     SEALED_CONTROL = 37, "sealed control group";

@@ -198,8 +198,6 @@ pub enum ClientMessage {
         agent: String,
         /// Admission token, if the server requires one.
         token: Option<String>,
-        /// Whether the client can open sealed packets. A server that seals refuses others.
-        seals: bool,
     },
     /// Asks for a page of the catalog.
     List {
@@ -260,7 +258,6 @@ pub enum ClientMessage {
         toi: Toi,
     },
     /// Asks for digests of encoding symbols of a source block, to tell wrong ones as they come.
-    /// Servers of earlier releases do not answer.
     SymbolDigests {
         /// The item.
         toi: Toi,

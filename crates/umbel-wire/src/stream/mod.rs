@@ -15,7 +15,6 @@
 //! a=x-umbel-mode:cumulative                   or independent: receivers take one layer alone
 //! a=x-umbel-symbol:1372                       most bytes of a symbol
 //! a=x-umbel-content:video 1 640x360 30/1      version of the codec, size, frames per second
-//! a=x-umbel-content-signed:1                  only if the packets are signed: the way of it
 //! a=x-umbel-control:239.255.7.7 7705          only with a control group
 //! a=x-umbel-repair:7706                       only with repair: the source's TCP port
 //! a=source-filter: incl IN IP4 * 192.0.2.2
@@ -40,7 +39,8 @@
 //! a=fmtp:96 packetization-mode=1
 //! ```
 //!
-//! Layers are on consecutive groups. The dependencies between them are those of [RFC 5583], and the
+//! Each packet is signed with the key of the announcement ([`rlm::signed`]). Layers are on
+//! consecutive groups. The dependencies between them are those of [RFC 5583], and the
 //! source filter that of [RFC 4570]. Layers of an independent stream have neither `group` nor
 //! `depend`.
 
@@ -51,14 +51,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::sdp::{Attribute, Description, Media, Origin};
 use crate::session::{self, CONTENT, DATA_PROTOCOL, SCOPE, SOURCE, SessionName, TSI};
-use crate::session::{address_and_port, bad, channel, host, number, source_filter};
-use crate::{Channel, ParseError, Tsi, rlm, sap};
+use crate::session::{address_and_port, bad, channel, check_version, host, number, source_filter};
+use crate::{Channel, ParseError, Tsi, control, rlm, sap};
 
 pub use content::{FrameRate, MAX_SIDE, StreamContent};
 pub use rtp_format::RtpFormat;
 
-/// The protocol version that this implementation uses.
-pub const VERSION: u8 = 1;
 /// Maximum number of layers.
 pub const LAYERS: usize = 16;
 /// Maximum number of symbols in a block, source and repair: the code has no more.
@@ -69,9 +67,6 @@ const MODE: &str = "x-umbel-mode";
 const SYMBOL: &str = "x-umbel-symbol";
 const CONTROL: &str = "x-umbel-control";
 const REPAIR: &str = "x-umbel-repair";
-const SIGNED: &str = "x-umbel-content-signed";
-/// The way in which packets are signed: [`rlm::signed`].
-const SIGNED_PACKETS: &str = "1";
 const FEC: &str = "x-umbel-fec";
 /// The FEC Encoding ID of the layers' packets [RFC 5445 §5], as the format of their media.
 const FORMAT: &str = "129";
@@ -103,8 +98,6 @@ pub struct Stream {
     /// TCP port, not 0, at which the source serves objects by HTTP to those that lost parts of
     /// them.
     pub repair: Option<u16>,
-    /// Whether each packet is signed with the key of the announcement ([`rlm::signed`]).
-    pub signed: bool,
     /// Version of the announcement; grows with each change.
     pub version: u64,
 }
@@ -167,7 +160,7 @@ impl Stream {
         };
         let mut attributes = vec![
             Attribute::new("tool", tool),
-            Attribute::new(RLM, VERSION.to_string()),
+            Attribute::new(RLM, control::VERSION.to_string()),
             Attribute::new(TSI, self.tsi.0.to_string()),
             Attribute::new(SOURCE, format!("{} {}", self.source.ip(), self.source.port())),
             Attribute::new(SCOPE, self.scope.to_string()),
@@ -175,9 +168,6 @@ impl Stream {
             Attribute::new(SYMBOL, self.symbol_len.to_string()),
             Attribute::new(CONTENT, self.content.to_string()),
         ];
-        if self.signed {
-            attributes.push(Attribute::new(SIGNED, SIGNED_PACKETS));
-        }
         if let Some(control) = &self.control {
             attributes.push(Attribute::new(CONTROL, format!("{} {}", control.group, control.port)));
         }
@@ -238,10 +228,7 @@ impl Stream {
     /// missing or out of range. Another version of the protocol or of the codec is an error, too.
     pub fn from_description(description: &Description) -> Result<Option<Stream>, ParseError> {
         let Some(version) = description.attribute(RLM) else { return Ok(None) };
-        if version != VERSION.to_string() {
-            let theirs = version.parse().unwrap_or(0);
-            return Err(ParseError::Version { theirs, ours: VERSION });
-        }
+        check_version(RLM, version)?;
         let value = |name: &'static str| description.attribute(name).ok_or_else(|| bad(name));
         let mode = match value(MODE)? {
             "cumulative" => StreamMode::Cumulative,
@@ -267,14 +254,6 @@ impl Stream {
             None => None,
             Some(_) => Some(above_0(REPAIR)?),
         };
-        let signed = match description.attribute(SIGNED) {
-            None => false,
-            Some(SIGNED_PACKETS) => true,
-            Some(_) => {
-                let problem = "packets are signed in a way that only a later release knows";
-                return Err(ParseError::Value { what: SIGNED, problem });
-            }
-        };
         let content = match value(CONTENT)? {
             content::RTP => {
                 let formats: Result<_, _> =
@@ -295,7 +274,6 @@ impl Stream {
             layers,
             content,
             repair,
-            signed,
             version: description.origin.version,
         }))
     }

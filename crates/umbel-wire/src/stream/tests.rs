@@ -22,7 +22,6 @@ fn stream() -> Stream {
         ],
         content: "video 1 640x360 30/1".parse().unwrap(),
         repair: None,
-        signed: false,
         version: 1,
     }
 }
@@ -51,8 +50,7 @@ fn a_stream_comes_back_from_its_announcement() {
     let single = Stream { layers: vec![stream().layers[0]], ..stream() };
     let ladder = Stream { content: StreamContent::Hls, repair: Some(7706), ..independent.clone() };
     let rtp = Stream { content: StreamContent::Rtp(rtp_formats()), ..stream() };
-    let signed = Stream { signed: true, ..stream() };
-    for stream in [stream(), independent, single, ladder, rtp, signed] {
+    for stream in [stream(), independent, single, ladder, rtp] {
         let text = stream.describe("umbel 0.1.0").emit();
         assert_eq!(parse(&text), Ok(Some(stream)), "{text}");
     }
@@ -72,7 +70,6 @@ fn an_announcement_fits_one_packet_and_with_all_layers_every_directory() {
         layers: vec![LayerInfo { kbit_per_s: 100_000, ..stream().layers[0] }; layers],
         content: "video 1 1280x720 60000/1001".parse().unwrap(),
         repair: Some(65535),
-        signed: true,
         ..stream()
     };
     for (layers, len) in [(6, 1_400), (LAYERS, crate::sap::PAYLOAD_LEN)] {
@@ -149,8 +146,6 @@ fn what_is_missing_or_out_of_range_is_refused() {
         assert_ne!(text, broken_text, "{good}");
         assert!(parse(&broken_text).is_err(), "{broken}");
     }
-    let signed = Stream { signed: true, ..stream() }.describe("umbel").emit();
-    assert!(parse(&signed.replace("signed:1", "signed:2")).is_err(), "signed in another way");
     let repaired = Stream { repair: Some(7706), ..stream() }.describe("umbel").emit();
     assert!(parse(&repaired.replace("repair:7706", "repair:0")).is_err(), "no port");
     let ports = text.replacen("m=video 7704", "m=video 7706", 1);

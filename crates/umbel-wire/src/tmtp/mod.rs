@@ -17,8 +17,8 @@
 //!
 //! Where a feed has a token or a list of keys, a [`Stamp`] follows each message in its datagram.
 //! TREE_QUERY, TREE_PAGE and KEY_ANSWER have none. Its key, and who checks it, are up to the
-//! engines. In an open feed whose nodes have keys, messages between child and parent have a
-//! [`Stamp`], and all others a [`SignedStamp`].
+//! engines. In an open feed, messages between child and parent have a [`Stamp`], and all others a
+//! [`SignedStamp`].
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
@@ -170,7 +170,7 @@ pub enum Body {
         /// runs.
         runs: Vec<BlockRun>,
         /// Those among them that are to come by unicast, even if others want them: symbols that
-        /// came to all were forged. Sources of earlier releases do not look at it.
+        /// came to all were forged.
         alone: Vec<BlockRun>,
     },
     /// Answers a FETCH without a valid cookie, to ask again with this one.
@@ -304,8 +304,7 @@ pub struct JoinRequest {
     pub standing: Standing,
     /// The user's name for the sender; at most [`limits::NAME_LEN`] bytes, may be empty.
     pub name: String,
-    /// Node that is asked. `None` if the sender knows its address only. Nodes of earlier releases
-    /// do not look at it.
+    /// Node that is asked, in an open feed. `None` if the sender knows its address only.
     pub parent: Option<NodeId>,
 }
 

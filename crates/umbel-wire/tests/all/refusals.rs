@@ -103,7 +103,6 @@ fn strings_end_at_their_limit() {
     let hello = |agent, token| ClientMessage::Hello {
         agent: "a".repeat(agent),
         token: Some("t".repeat(token)),
-        seals: true,
     };
     accepted_from_client(&hello(limits::AGENT_LEN, limits::TOKEN_LEN));
     refused_from_client(&hello(limits::AGENT_LEN + 1, 0), "agent: a string that is too long");

@@ -133,8 +133,8 @@ pub(crate) fn client_messages() -> impl Strategy<Value = ClientMessage> {
     use ClientMessage as M;
     let patterns = || vec(strings(limits::PATTERN_LEN), 0..5);
     prop_oneof![
-        (strings(limits::AGENT_LEN), option::of(strings(limits::TOKEN_LEN)), any::<bool>())
-            .prop_map(|(agent, token, seals)| M::Hello { agent, token, seals }),
+        (strings(limits::AGENT_LEN), option::of(strings(limits::TOKEN_LEN)))
+            .prop_map(|(agent, token)| M::Hello { agent, token }),
         any::<u16>().prop_map(|key| M::HasKey { key }),
         (any::<u32>(), patterns(), any::<u64>(), any::<u32>()).prop_map(
             |(query, patterns, cursor, limit)| M::List { query, patterns, cursor, limit }

@@ -178,15 +178,8 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
     let toi = Toi(7);
     let tois = vec![Toi(7), Toi(700), Toi(70_000)];
     let messages = [
-        (
-            "hello",
-            M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()), seals: false },
-        ),
+        ("hello", M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()) }),
         ("has-key", M::HasKey { key: 9 }),
-        (
-            "hello-seals",
-            M::Hello { agent: "umbel 0.1.0".into(), token: Some("secret".into()), seals: true },
-        ),
         ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
         ("request", M::Request { query: 2, patterns, hold: false }),
         ("want", M::Want { toi, need: whole }),
@@ -564,9 +557,8 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
             digest: Digest([0x9F; 32]),
         },
         token: true,
-        keyed: false,
         sealed: None,
-        last_word: None,
+        last_word: Some(Digest([0x5D; 32])),
         version: 1,
     };
     let pipe = Feed {
@@ -577,12 +569,11 @@ fn sap_packets() -> Vec<(&'static str, Vec<u8>)> {
         content: FeedContent::Pipe,
         fec: false,
         token: false,
-        keyed: true,
         ..feed.clone()
     };
     let (head_len, head_digest) = (1124, Digest([0x3C; 32]));
     let sealed = Sealed { key: [0xA5; 32], head_len, head_digest };
-    let sealed = Feed { sealed: Some(sealed), ..pipe.clone() };
+    let sealed = Feed { sealed: Some(sealed), last_word: None, ..pipe.clone() };
     let (files, pipe, sealed) = [feed, pipe, sealed].map(SessionKind::from).into();
     let cumulative = stream();
     let independent = Stream {
@@ -647,7 +638,6 @@ fn stream() -> Stream {
         layers: vec![LayerInfo { kbit_per_s: 128, fec }, LayerInfo { kbit_per_s: 320, fec: None }],
         content: "video 1 640x360 30000/1001".parse().unwrap(),
         repair: None,
-        signed: false,
         version: 1,
     }
 }

@@ -139,7 +139,6 @@ impl GatewayObserver for Keeper {
             "base": stream.base.to_string(),
             "repair": stream.repair,
             "interface": interface,
-            "signed": stream.signed,
             "layers_kbit_per_s": layers,
         }));
         let repair = if stream.repair.is_some() { "" } else { ", which repairs nothing" };

@@ -249,9 +249,8 @@ mod tests {
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,
-            keyed: false,
             sealed: None,
-            last_word: None,
+            last_word: Some(umbel_wire::Digest([1; 32])),
             version: 1,
         }
     }

@@ -231,7 +231,6 @@ impl WatchObserver for Viewer {
             "base": stream.base.to_string(),
             "control": stream.control.map(|control| control.to_string()),
             "interface": interface,
-            "signed": stream.signed,
             "content": stream.content.to_string(),
             "layers_kbit_per_s": layers,
         }));

@@ -100,16 +100,12 @@ impl Session {
 }
 
 /// Returns why a session cannot be received, and what to do.
-fn problem(description: &Description, error: &ParseError) -> String {
+fn problem(error: &ParseError) -> String {
     match error {
-        ParseError::Version { theirs, ours } if Feed::is_described_by(description) => {
-            let advice = if theirs < ours {
-                "its sender needs an umbel as new as this one"
-            } else {
-                "install a newer umbel here"
-            };
-            format!("it is a feed of version {theirs}, and this program's is {ours}: {advice}")
-        }
+        ParseError::Version { theirs, ours } => format!(
+            "its sender speaks version {theirs} of the protocol, this program version {ours}: use \
+             the same release of umbel on both sides"
+        ),
         error => error.to_string(),
     }
 }
@@ -142,9 +138,8 @@ pub(crate) mod tests {
             kbit_per_s: 1000,
             content: FeedContent::Pipe,
             token: false,
-            keyed: false,
             sealed: None,
-            last_word: None,
+            last_word: Some(umbel_wire::Digest([1; 32])),
             version: 1,
         }
     }
@@ -164,7 +159,6 @@ pub(crate) mod tests {
             layers: vec![layer; 3],
             content: "video 1 640x360 30/1".parse().unwrap(),
             repair: None,
-            signed: false,
             version: 1,
         }
     }

@@ -114,7 +114,7 @@ impl Directory {
         let (kind, problem) = match SessionKind::from_description(&description) {
             Ok(Some(_)) if signed.is_none() => (None, Some(UNSIGNED.to_owned())),
             Ok(kind) => (kind, None),
-            Err(error) => (None, Some(super::problem(&description, &error))),
+            Err(error) => (None, Some(super::problem(&error))),
         };
         let signer = match key.0 {
             Author::Key(pin) => Some(pin),
@@ -343,18 +343,23 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_of_an_earlier_version_says_why_it_cannot_be_received() {
+    fn a_session_of_another_version_says_which_and_what_to_do() {
         let (mut directory, now) = (Directory::default(), Instant::now());
-        for (theirs, advice) in [(1, "its sender needs an umbel as new"), (9, "install a newer")] {
-            let text = feed("a", 1).describe("umbel").emit();
-            let text = text.replace("tmtp:3", &format!("tmtp:{theirs}"));
+        let (feed, stream) = (feed("a", 1), stream("b", 2));
+        for (theirs, attribute, session) in
+            [(2, "tmtp", SessionKind::from(feed)), (9, "rlm", SessionKind::from(stream))]
+        {
+            let text = session.describe("umbel").emit();
+            let text = text.replace(&format!("{attribute}:1"), &format!("{attribute}:{theirs}"));
             let mut packet = Vec::new();
             SapPacket::new(false, [10, 0, 0, theirs].into(), text.as_bytes()).emit(&mut packet);
             assert!(directory.hear(now, host(theirs), &packet));
             let sessions = directory.sessions();
             let session = sessions.into_iter().find(|session| session.announcer == host(theirs));
             let problem = session.unwrap().problem.clone().unwrap();
-            assert!(problem.contains(advice), "{problem}");
+            for part in [&format!("version {theirs}"), "version 1", "the same release"] {
+                assert!(problem.contains(part), "{problem}");
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use anyhow::{Context, anyhow, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::BASE32_NOPAD;
-use umbel_engine::tmtp::{Draws, HoldUp, NodeId, Shape, node_id};
+use umbel_engine::tmtp::{Authentication, Draws, HoldUp, List, NodeId, Shape, node_id};
 use umbel_net::interface::{Family, Interface};
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::{Feed, FeedContent};
@@ -117,12 +117,7 @@ fn shape_of(feed: &Feed) -> anyhow::Result<Shape> {
 /// pipe is not kept for those who fall behind.
 fn hold_up(feed: &Feed) -> Option<HoldUp> {
     let kept = matches!(feed.content, FeedContent::Files { .. });
-    (kept && is_open(feed)).then(HoldUp::default)
-}
-
-/// Returns whether anyone may take part in a feed.
-fn is_open(feed: &Feed) -> bool {
-    !feed.token && feed.sealed.is_none()
+    (kept && feed.is_open()).then(HoldUp::default)
 }
 
 /// Returns the key that a token stands for in one feed.
@@ -154,22 +149,22 @@ pub(crate) fn host_name() -> String {
     name.unwrap_or_default()
 }
 
-/// Returns the number of a new node of a feed, and the seed of its keys. In an open feed that has
-/// keys the number is their digest. Else it is random, and there is no seed.
-fn new_node(feed: Tsi, keyed: bool) -> anyhow::Result<(NodeId, Option<[u8; 32]>)> {
-    if !keyed {
-        return Ok((NodeId(u64::from_be_bytes(random()?)), None));
-    }
-    let seed = random()?;
-    Ok((node_id(feed, &seed), Some(seed)))
-}
-
-/// Returns what a receiver should know of the trust in a feed, if there is something.
-fn caution(feed: &Feed) -> Option<&'static str> {
-    (!feed.keyed && !feed.token && feed.sealed.is_none()).then_some(
-        "this open feed is of an earlier release, whose nodes have no keys: who forges addresses \
-         can hold it up or end it, but alters nothing; a newer umbel at its sender helps",
-    )
+/// Returns the number of a new node of a feed, and what it stamps its messages with. With neither a
+/// token nor a list the feed is open, and the number is the digest of the node's own keys.
+fn new_node(
+    feed: Tsi,
+    token: Option<[u8; 32]>,
+    list: Option<List>,
+) -> anyhow::Result<(NodeId, Authentication)> {
+    let authentication = match (token, list) {
+        (token, Some(list)) => Authentication::List { list, token },
+        (Some(token), None) => Authentication::Token(token),
+        (None, None) => {
+            let seed = random()?;
+            return Ok((node_id(feed, &seed), Authentication::Keys(seed)));
+        }
+    };
+    Ok((NodeId(u64::from_be_bytes(random()?)), authentication))
 }
 
 /// Creates the generators of a node.
@@ -204,17 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn only_of_an_open_feed_of_an_earlier_release_there_is_a_caution() {
-        let open = crate::directory::tests::feed("f", 1);
-        let sealed = Some(umbel_wire::feed::Sealed {
-            key: [1; 32],
-            head_len: 1,
-            head_digest: umbel_wire::Digest([1; 32]),
-        });
-        assert!(caution(&open).is_some());
-        assert_eq!(caution(&Feed { keyed: true, ..open.clone() }), None);
-        assert_eq!(caution(&Feed { token: true, ..open.clone() }), None);
-        assert_eq!(caution(&Feed { sealed, ..open }), None);
+    fn no_node_of_a_feed_is_without_stamps() {
+        let token = Some([1; 32]);
+        let of = |token, list| new_node(Tsi(1), token, list).unwrap();
+        let (id, open) = of(None, None);
+        assert!(matches!(open, Authentication::Keys(seed) if id == node_id(Tsi(1), &seed)));
+        assert_ne!(of(None, None).0, id, "keys are for one node");
+        assert_eq!(of(token, None).1, Authentication::Token([1; 32]));
+        for token in [None, token] {
+            let list = List::On([2; 32]);
+            assert_eq!(of(token, Some(list.clone())).1, Authentication::List { list, token });
+        }
     }
 
     #[test]

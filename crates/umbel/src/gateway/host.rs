@@ -79,10 +79,10 @@ pub(crate) struct GatewayHost<F> {
 type Machine<'a> = dyn Io<Receiver> + 'a;
 
 impl<F: Fetch> GatewayHost<F> {
-    /// Creates the host of a receiver of a ladder with this number of layers, signed with this key
-    /// if it is.
+    /// Creates the host of a receiver of a ladder with this number of layers, signed with this
+    /// key.
     pub(crate) fn new(
-        (layers, key): (u8, Option<StreamKey>),
+        (layers, key): (u8, StreamKey),
         board: Arc<Board>,
         source: Option<F>,
         random: Generator,

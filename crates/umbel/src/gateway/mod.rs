@@ -156,8 +156,6 @@ pub struct GatewaySummary {
     pub bytes: u64,
     /// Packets lost.
     pub lost: u64,
-    /// Whether only packets that the source had signed were taken.
-    pub signed: bool,
     /// Packets dropped since the source had not signed them.
     pub forged: u64,
     /// Packets dropped without a look, since more wrong signatures came than are verified.
@@ -249,9 +247,6 @@ fn receive(
     (wiring, silence): (Wiring<Input>, Silence),
 ) -> anyhow::Result<GatewaySummary> {
     observer.found(stream, &interface.name);
-    if !stream.signed {
-        observer.note(reception::NOT_SIGNED);
-    }
     let repair = stream.repair.filter(|_| options.repair);
     let source = repair.map(|port| SocketAddr::new(stream.source.ip(), port));
     let source = source.map(|source| Fetcher::start(source, wiring.mailbox().clone())).transpose();
@@ -267,6 +262,5 @@ fn receive(
     )
     .with_silence(silence);
     let levels = (options.controller, options.max_level);
-    let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
-    Ok(GatewaySummary { signed: stream.signed, ..summary })
+    Ok(reception::run((stream, key), interface, levels, host, wiring)?.summary())
 }

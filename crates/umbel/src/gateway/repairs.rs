@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A file of which a part came has its digest from the source's signed packets. One of which
-//! nothing came must have a signature of the source, if the stream is signed.
+//! nothing came must have a signature of the source.
 //!
 //! The back-off spreads receivers behind one bottleneck, who lose the same packets. Nothing is
 //! fetched whose time to play is over.
@@ -81,18 +81,18 @@ pub(crate) struct RepairStats {
 }
 
 /// Plans repairs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Repairs {
-    /// Key of the stream, if it is signed.
-    key: Option<StreamKey>,
+    /// Key of the stream.
+    key: StreamKey,
     jobs: BTreeMap<Key, Job>,
     stats: RepairStats,
 }
 
 impl Repairs {
-    /// Creates the repairs of a stream that this key signs, or none does.
-    pub(crate) fn of(key: Option<StreamKey>) -> Repairs {
-        Repairs { key, ..Repairs::default() }
+    /// Creates the repairs of a stream that this key signs.
+    pub(crate) fn of(key: StreamKey) -> Repairs {
+        Repairs { key, jobs: BTreeMap::new(), stats: RepairStats::default() }
     }
 
     /// Returns the counters.
@@ -195,7 +195,7 @@ impl Repairs {
         if let Some(answer) = answer {
             let bytes: usize = answer.bodies.iter().map(Bytes::len).sum();
             let body = match &job.partial {
-                None => whole(key.1.as_str(), answer, self.key.as_ref()),
+                None => whole(key.1.as_str(), answer, &self.key),
                 Some(partial) => join(partial, answer.bodies),
             };
             if let Some(body) = body {
@@ -215,18 +215,14 @@ impl Repairs {
 }
 
 /// Returns a file of which nothing had come, if it has the digest and the signature that it should.
-fn whole(name: &str, answer: Fetched, key: Option<&StreamKey>) -> Option<Bytes> {
+fn whole(name: &str, answer: Fetched, key: &StreamKey) -> Option<Bytes> {
     let body = answer.bodies.into_iter().next()?;
     let digest = blake3::hash(&body);
-    let is_signed = |key: &StreamKey| {
-        let signature = answer.signature.as_ref();
-        let signature = signature.and_then(|text| BASE64URL_NOPAD.decode(text.as_bytes()).ok());
-        let signature = signature.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
-        let message = file_message(key.version, name, &Digest(*digest.as_bytes()));
-        signature.is_some_and(|signature| signing::verify(&key.public, &message, &signature))
-    };
+    let signature = BASE64URL_NOPAD.decode(answer.signature?.as_bytes()).ok()?;
+    let message = file_message(key.version, name, &Digest(*digest.as_bytes()));
+    let is_signed = signing::verify(&key.public, &message, &signature.try_into().ok()?);
     let right = answer.etag.as_deref() == Some(digest.to_hex().as_str());
-    (right && key.is_none_or(is_signed)).then_some(body)
+    (right && is_signed).then_some(body)
 }
 
 /// Puts a file together, and checks its digest.
@@ -253,6 +249,7 @@ fn backoff(draw: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::tests::signer;
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -276,6 +273,10 @@ mod tests {
         Need::Yes
     }
 
+    fn repairs() -> Repairs {
+        Repairs::of(StreamKey { public: signer(1).public(), version: 7 })
+    }
+
     fn lost(repairs: &mut Repairs) {
         let held = Bytes::from_static(b"01\0\x0045\0\089");
         repairs.lost(at(0), key(), &head(b"0123456789"), (held, vec![2..4, 6..8]), 0.0);
@@ -288,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_asked_for_after_a_back_off_and_put_together() {
-        let mut repairs = Repairs::default();
+        let mut repairs = repairs();
         lost(&mut repairs);
         assert_eq!(repairs.poll(at(19), needed), None);
         let (asked, wanted) = repairs.poll(at(20), needed).unwrap();
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_wrong_digest_or_length_is_refused_and_tried_twice() {
-        let mut repairs = Repairs::default();
+        let mut repairs = repairs();
         lost(&mut repairs);
         for (ms, wrong) in [(100, ["23", "6"]), (200, ["23", "66"])] {
             assert!(repairs.poll(at(ms), needed).is_some());
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn what_is_no_longer_needed_is_not_asked_for() {
-        let mut repairs = Repairs::default();
+        let mut repairs = repairs();
         lost(&mut repairs);
         assert_eq!(repairs.poll(at(999), |_, _| Need::No), None);
         assert_eq!(repairs.poll(at(999), needed), None);
@@ -327,49 +328,35 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_which_nothing_came_must_have_the_digest_that_the_source_tells() {
-        let mut repairs = Repairs::default();
-        let answer = |etag: String| Some(Fetched { etag: Some(etag), ..bodies(&["body"]) });
-        for (etag, held) in
-            [("x".to_owned(), None), (blake3::hash(b"body").to_hex().to_string(), Some("body"))]
-        {
-            repairs.absent(at(0), key(), 0.5);
-            assert_eq!(repairs.poll(at(400), needed).unwrap().1, Wanted::All(MAX_FILE));
-            let body = repairs.answered(at(400), &key(), answer(etag), 0.0);
-            assert_eq!(body, held.map(|held| Bytes::from_static(held.as_bytes())));
-            repairs.jobs.clear();
-        }
-    }
-
-    #[test]
-    fn a_file_of_a_signed_stream_of_which_nothing_came_must_be_signed() {
-        let keys = crate::directory::tests::signer(1);
-        let digest = Digest(*blake3::hash(b"body").as_bytes());
-        let sign = |keys: &umbel_net::session::Signer, version, name: &str| {
-            BASE64URL_NOPAD.encode(&keys.sign(&file_message(version, name, &digest)))
+    fn a_file_of_which_nothing_came_must_be_signed_and_have_the_digest_that_the_source_tells() {
+        let (right, wrong) = (blake3::hash(b"body"), blake3::hash(b"bodies"));
+        let sign = |number, version, name: &str| {
+            let message = file_message(version, name, &Digest(*right.as_bytes()));
+            Some(BASE64URL_NOPAD.encode(&signer(number).sign(&message)))
         };
-        let mut repairs = Repairs::of(Some(StreamKey { public: keys.public(), version: 7 }));
-        for (signature, taken) in [
-            (None, false),
-            (Some("x".to_owned()), false),
-            (Some(sign(&crate::directory::tests::signer(2), 7, "v0/1.m4s")), false),
-            (Some(sign(&keys, 6, "v0/1.m4s")), false),
-            (Some(sign(&keys, 7, "v0/2.m4s")), false),
-            (Some(sign(&keys, 7, "v0/1.m4s")), true),
+        let mut repairs = repairs();
+        for (signature, etag, taken) in [
+            (None, right, false),
+            (Some("x".to_owned()), right, false),
+            (sign(2, 7, "v0/1.m4s"), right, false),
+            (sign(1, 6, "v0/1.m4s"), right, false),
+            (sign(1, 7, "v0/2.m4s"), right, false),
+            (sign(1, 7, "v0/1.m4s"), wrong, false),
+            (sign(1, 7, "v0/1.m4s"), right, true),
         ] {
             repairs.absent(at(0), key(), 0.5);
-            assert!(repairs.poll(at(400), needed).is_some());
-            let etag = Some(hex(&digest));
+            assert_eq!(repairs.poll(at(400), needed).unwrap().1, Wanted::All(MAX_FILE));
+            let etag = Some(etag.to_hex().to_string());
             let answer = Fetched { etag, signature: signature.clone(), ..bodies(&["body"]) };
             let body = repairs.answered(at(400), &key(), Some(answer), 0.0);
-            assert_eq!(body.is_some(), taken, "{signature:?}");
+            assert_eq!(body, taken.then(|| Bytes::from_static(b"body")), "{signature:?}");
             repairs.jobs.clear();
         }
     }
 
     #[test]
     fn a_flood_of_losses_takes_no_more_room() {
-        let mut repairs = Repairs::default();
+        let mut repairs = repairs();
         for n in 0..1000 {
             let name = FileName::parse(&format!("{n}.m4s")).unwrap();
             repairs.absent(at(0), (0, name), 0.0);
@@ -377,7 +364,7 @@ mod tests {
         assert_eq!(repairs.jobs.len(), JOBS);
         assert!((0..9).filter(|_| repairs.poll(at(999), needed).is_some()).count() == ASKED);
         let absurd = ObjectHead { len: u64::MAX, ..head(b"") };
-        let mut repairs = Repairs::default();
+        let mut repairs = self::repairs();
         let missing = |range: Range<u64>| std::iter::once(range).collect::<Vec<_>>();
         repairs.lost(at(0), key(), &absurd, (Bytes::new(), missing(0..u64::MAX)), 0.0);
         let held = Bytes::from_static(b"0123456789");

@@ -76,8 +76,6 @@ pub(crate) struct Ask {
     /// Time for which to retry when the server does not answer. `None`: forever, once it has
     /// answered before.
     pub(crate) retry_for: Option<Duration>,
-    /// Whether a token is shown, so that a sealed channel is expected.
-    pub(crate) token: bool,
 }
 
 /// The client around its engine.
@@ -440,11 +438,6 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
         match event {
             ReceiverEvent::Welcome { channel, rate_bits_per_s, control, sealed, .. } => {
                 self.sealed = sealed;
-                if self.ask.token && !sealed {
-                    self.observer.note(
-                        "the server is too old to seal its channel: any host can read what it sends",
-                    );
-                }
                 tracing::info!("data comes on {channel}, at most {rate_bits_per_s} bit/s");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }

@@ -104,12 +104,10 @@ pub struct Summary {
     /// Source blocks that came by unicast.
     pub unicast_blocks: u64,
     /// Source blocks whose content was not that of their digest, and that came again.
-    #[serde(default)]
     pub damaged_blocks: u64,
     /// Whether at the end transmissions were announced in the multicast control group.
     pub control_group: bool,
     /// Whether the multicast channels were sealed, so that only admitted clients could read them.
-    #[serde(default)]
     pub sealed: bool,
     /// NAKs sent.
     pub naks: u64,
@@ -161,8 +159,7 @@ pub fn get(
         ..ReceiverConfig::default()
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
-    let token = options.url.token.is_some();
-    let ask = Ask { patterns: options.patterns, retry_for: options.retry_for, token };
+    let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
     let store = Directory { path: options.output, sink };
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
     wiring.driver(engine, host).opener(machine.opener()).run()?.finish()

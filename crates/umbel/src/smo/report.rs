@@ -26,7 +26,6 @@ pub struct Report {
     /// Of these, those that multicast reaches.
     pub hearing: usize,
     /// Connections that are being opened.
-    #[serde(default)]
     pub half_open: usize,
     /// Streams that are being multicast.
     pub streams: usize,
@@ -38,13 +37,10 @@ pub struct Report {
     /// [`NAMED`].
     pub slowest: Vec<Receiver>,
     /// The streams that have receivers, the one first whose slowest permits least.
-    #[serde(default)]
     pub by_stream: Vec<Group>,
     /// Where acknowledgements are dropped that tell nothing new, or why none are.
-    #[serde(default)]
     pub ack_filter: String,
     /// Number of those that were dropped.
-    #[serde(default)]
     pub filtered: u64,
     /// Input discarded, by reason.
     pub drops: String,
@@ -127,7 +123,6 @@ pub struct Receiver {
     /// Its address.
     pub peer: String,
     /// Port of the channel of its stream, if it shares one.
-    #[serde(default)]
     pub stream: Option<u16>,
     /// Whether multicast reaches it.
     pub hearing: bool,

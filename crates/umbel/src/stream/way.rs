@@ -187,7 +187,6 @@ impl Ground {
             layers: said.layers,
             content: said.content,
             repair: said.repair,
-            signed: true,
             version: directory::version_now(),
         };
         Ok(Air { stream, interface, ports, packet_len, signer })

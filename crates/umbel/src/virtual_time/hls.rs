@@ -267,7 +267,7 @@ impl World {
         let repairs = link.repair.map(|_| asked.clone());
         let layers = RATES.len() as u8;
         let host = GatewayHost::new(
-            (layers, Some(key_of_source)),
+            (layers, key_of_source),
             board.clone(),
             repairs,
             generator(Purpose::Workload),

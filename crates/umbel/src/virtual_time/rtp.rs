@@ -303,6 +303,8 @@ impl World {
             generation: 0,
             queue: VecDeque::new(),
         };
+        // Not signed, unlike what `hls.rs` sends: to sign and check so many packets takes most of the
+        // time.
         let engine = Source::new(config).unwrap();
         let host: Sender = EngineHost::with_outside(engine, host, encoders, HostConfig::default());
         self.simulation.set_app(self.source, host, Instant::EPOCH).unwrap();
@@ -377,7 +379,6 @@ fn relay(mode: StreamMode) -> Relay {
         layers: RATES.map(layer).to_vec(),
         content: StreamContent::Rtp(formats.clone()),
         repair: None,
-        signed: false,
         version: 1,
     };
     Relay::new(&stream, &formats)

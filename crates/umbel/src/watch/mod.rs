@@ -166,8 +166,6 @@ pub struct WatchSummary {
     pub late: u64,
     /// Packets restored from repairs.
     pub restored: u64,
-    /// Whether only packets that the source had signed were taken.
-    pub signed: bool,
     /// Packets dropped since the source had not signed them.
     pub forged: u64,
     /// Packets dropped without a look, since more wrong signatures came than are verified.
@@ -317,14 +315,10 @@ fn receive(
     (wiring, silence): (Wiring<Input>, Silence),
 ) -> anyhow::Result<WatchSummary> {
     observer.found(stream, &interface.name);
-    if !stream.signed {
-        observer.note(reception::NOT_SIGNED);
-    }
     let layers = stream.layers.len() as u8;
     let bounds = Bounds { patience: options.patience, last: options.last };
     let host =
         WatchHost::new(layers, bounds, screen, Arc::new(observer.clone())).with_silence(silence);
     let levels = (options.controller, options.max_level);
-    let summary = reception::run((stream, key), interface, levels, host, wiring)?.summary();
-    Ok(WatchSummary { signed: stream.signed, ..summary })
+    Ok(reception::run((stream, key), interface, levels, host, wiring)?.summary())
 }

@@ -11,16 +11,13 @@ use umbel_wire::stream::Stream;
 
 use crate::endpoint::{Wiring, generator, random};
 
-/// Line for the user of a stream whose content is not signed.
-pub(crate) const NOT_SIGNED: &str = "the content of this stream is not signed, since its source is of an earlier release: whoever \
-     can send with the source's address can change it";
 /// Line for the user when the first packet came that the source did not sign.
 pub(crate) const FORGED: &str =
     "packets come in the source's name that it did not sign: they are dropped";
 
-/// Receives a stream until its host stops, then returns the host. If the stream is signed, only
-/// what has a signature by the key that its announcement has is taken. `levels` are the rule by
-/// which the level is chosen, and the highest level.
+/// Receives a stream until its host stops, then returns the host. Only what is signed by the key of
+/// its announcement is taken. `levels` are the rule by which the level is chosen, and the highest
+/// level.
 ///
 /// # Errors
 ///
@@ -54,14 +51,13 @@ fn config(
     config.mode = stream.mode;
     config.controller = controller;
     config.max_level = max_level;
-    config.key = key_of(stream, public);
+    config.key = Some(key_of(stream, public));
     Ok(config)
 }
 
-/// Returns the key that signs the content of a stream whose announcement this one signed, if its
-/// content is signed.
-pub(crate) fn key_of(stream: &Stream, public: [u8; 32]) -> Option<StreamKey> {
-    stream.signed.then_some(StreamKey { public, version: stream.version })
+/// Returns the key that signs the content of a stream whose announcement this one signed.
+pub(crate) fn key_of(stream: &Stream, public: [u8; 32]) -> StreamKey {
+    StreamKey { public, version: stream.version }
 }
 
 /// Opens the ports of a receiver: that of the layers and that of the control group.

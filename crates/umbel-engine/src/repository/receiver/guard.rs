@@ -9,9 +9,9 @@
 //!
 //! The client asks for the digests of the blocks that come next, so that they are there before the
 //! symbols. A symbol that differs is dropped, and its number stays free for the genuine one. A
-//! symbol whose digest is not there yet is dropped as if it were lost. A server that does not
-//! answer for `PATIENCE` is of an earlier release, or slow. Then symbols are taken as they come,
-//! and wrong blocks are found by their own digests.
+//! symbol whose digest is not there yet is dropped as if it were lost. If the server has not answered
+//! for `PATIENCE`, it is busy. Then symbols are taken as they come, and wrong blocks are found by
+//! their own digests.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 struct Suspect {
     blocks: BTreeMap<u32, Digests>,
-    /// Whether the server does not answer.
+    /// Whether the server did not answer in time.
     unanswered: bool,
     last_wrong: Instant,
 }

@@ -63,7 +63,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.session.id = Some(session);
         let agent = self.config.agent.clone();
         let token = self.config.token.as_ref().map(|token| token.text().to_owned());
-        self.outbox.say(ClientMessage::Hello { agent, token, seals: true });
+        self.outbox.say(ClientMessage::Hello { agent, token });
     }
 
     pub(super) fn on_disconnected(&mut self) {

@@ -168,8 +168,8 @@ impl<S: SymbolSource> Source<S> {
     ) -> Result<(), DropReason> {
         let message = ClientMessage::parse(bytes).ok().and_then(Parsed::message);
         let message = message.ok_or(DropReason::Malformed)?;
-        if let ClientMessage::Hello { token, seals, .. } = &message {
-            return self.on_hello(session, token.as_deref(), *seals);
+        if let ClientMessage::Hello { token, .. } = &message {
+            return self.on_hello(session, token.as_deref());
         }
         let admission = self.clients.get(session).map(|client| client.admission);
         if admission != Some(Admission::Granted) {
@@ -258,12 +258,7 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Admits a client or not. Only its first `Hello` counts, so that a session is one guess.
-    fn on_hello(
-        &mut self,
-        session: SessionId,
-        token: Option<&str>,
-        seals: bool,
-    ) -> Result<(), DropReason> {
+    fn on_hello(&mut self, session: SessionId, token: Option<&str>) -> Result<(), DropReason> {
         let client = self.clients.get_mut(session).ok_or(DropReason::NotAdmitted)?;
         if client.admission != Admission::Awaited {
             return Err(DropReason::NotAdmitted);
@@ -281,15 +276,6 @@ impl<S: SymbolSource> Source<S> {
             self.say(session, ServerMessage::Refused { reason: reason.to_owned() });
             let reason = "wrong or missing token".to_owned();
             self.events.push_back(SourceEvent::CloseSession { session, reason, guess });
-            return Ok(());
-        }
-        if self.keys.is_some() && !seals {
-            client.admission = Admission::Refused;
-            let reason = "the server seals what it sends, which this client is too old to open: \
-                          update umbel";
-            self.say(session, ServerMessage::Refused { reason: reason.to_owned() });
-            let reason = "the client is too old to open seals".to_owned();
-            self.events.push_back(SourceEvent::CloseSession { session, reason, guess: false });
             return Ok(());
         }
         client.admission = Admission::Granted;

@@ -459,11 +459,7 @@ fn server_with_a_client() -> (Source<MemorySource>, SessionId) {
     let session = SessionId(1);
     let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
     source.handle_command(Instant::EPOCH, opened).unwrap();
-    say(
-        &mut source,
-        session,
-        &ClientMessage::Hello { agent: String::new(), token: None, seals: true },
-    );
+    say(&mut source, session, &ClientMessage::Hello { agent: String::new(), token: None });
     (source, session)
 }
 

@@ -5,20 +5,19 @@ use std::time::Duration;
 use proptest::prelude::*;
 use umbel_wire::Toi;
 use umbel_wire::alc::DataHeader;
-use umbel_wire::repository::{ClientMessage, GroupKey, GroupSecret, ServerMessage};
+use umbel_wire::repository::{GroupKey, GroupSecret};
 use umbel_wire::sealed::SealedHeader;
 
 use super::attacker::Attacker;
-use super::content::{MemorySource, SYMBOL};
+use super::content::SYMBOL;
 use super::host::{World, channel, config};
 use super::strangers::{client_of_one_item, packet_of};
-use super::{MINUTE, add_clients, objects, say};
-use crate::chance::generator;
+use super::{MINUTE, add_clients, objects};
 use crate::repository::config::{SealConfig, SourceConfig};
 use crate::repository::drops::DropReason;
-use crate::repository::source::{Source, SourceCommand, SourceEvent};
+use crate::repository::source::SourceEvent;
 use crate::seal::Keyring;
-use crate::{Address, Allowance, Datagram, Engine, Instant, SessionId, TransmitBuf};
+use crate::{Address, Datagram, Engine, Instant};
 
 fn sealed() -> SourceConfig {
     let seal = SealConfig {
@@ -116,33 +115,6 @@ fn probes_are_as_long_as_sealed_packets() {
         _ => None,
     });
     assert_eq!(probed, Some(usize::from(SYMBOL) + DataHeader::LEN + SealedHeader::OVERHEAD));
-}
-
-#[test]
-fn a_client_that_cannot_open_seals_is_told_to_update() {
-    let mut source = Source::new(sealed(), generator(1), MemorySource::default());
-    let session = SessionId(1);
-    let opened = SourceCommand::SessionOpened { session, rtt: Duration::ZERO };
-    source.handle_command(Instant::EPOCH, opened).unwrap();
-    let old = ClientMessage::Hello { agent: String::new(), token: None, seals: false };
-    say(&mut source, session, &old);
-    let answer = answers(&mut source).pop();
-    let Some(ServerMessage::Refused { reason }) = answer else { panic!("{answer:?}") };
-    assert!(reason.contains("update umbel"), "{reason}");
-    let mut events = std::iter::from_fn(|| source.poll_event());
-    assert!(events.any(|event| matches!(event, SourceEvent::CloseSession { guess: false, .. })));
-}
-
-fn answers(source: &mut Source<MemorySource>) -> Vec<ServerMessage> {
-    let mut answers = Vec::new();
-    let mut buf = TransmitBuf::default();
-    while source.poll_transmit(Instant::EPOCH, &mut buf).is_some() {
-        answers.extend(
-            buf.messages().filter_map(|bytes| ServerMessage::parse(&bytes).ok()?.message()),
-        );
-        buf.reset(Allowance::data(0));
-    }
-    answers
 }
 
 #[test]

@@ -23,11 +23,8 @@ fn a_session_is_one_guess_of_the_token_and_nothing_more_is_heard_of_a_wrong_one(
     config.token = Some("secret".to_owned().into());
     let mut source = Source::new(config, generator(1), MemorySource::default());
     let (guesser, knower) = (SessionId(1), SessionId(2));
-    let hello = |token: &str| ClientMessage::Hello {
-        agent: String::new(),
-        token: Some(token.to_owned()),
-        seals: true,
-    };
+    let hello =
+        |token: &str| ClientMessage::Hello { agent: String::new(), token: Some(token.to_owned()) };
     for session in [guesser, knower] {
         let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
         source.handle_command(Instant::EPOCH, opened).unwrap();
@@ -58,11 +55,7 @@ fn clients_that_never_say_hello_are_closed_after_five_seconds_and_others_are_not
         let (session, rtt) = (SessionId(id), Duration::from_millis(1));
         source.handle_command(at(id), SourceCommand::SessionOpened { session, rtt }).unwrap();
     }
-    say(
-        &mut source,
-        SessionId(500),
-        &ClientMessage::Hello { agent: String::new(), token: None, seals: true },
-    );
+    say(&mut source, SessionId(500), &ClientMessage::Hello { agent: String::new(), token: None });
     source
         .handle_command(at(1_000), SourceCommand::SessionClosed { session: SessionId(7) })
         .unwrap();

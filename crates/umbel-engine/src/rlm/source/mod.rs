@@ -37,7 +37,7 @@ pub struct Source {
     layers: Vec<Layer>,
     /// Layer that is polled first.
     turn: usize,
-    /// `None`: packets are not signed.
+    /// `None` in experiments with the paper, which has no signatures.
     signing: Option<Signing>,
     audience: Audience,
     memberships: VecDeque<Membership>,

@@ -238,13 +238,7 @@ fn what_was_sent_before_a_layer_was_left_is_not_taken_after_it() {
 }
 
 #[test]
-fn a_receiver_of_an_earlier_release_takes_signed_packets_and_one_with_a_key_nothing_else() {
-    let mut world = world(1, None);
-    world.add(ReceiverConfig { key: None, ..receiver(1) }, 1e9);
-    unit(&mut world, 0, b"unit");
-    world.pass(STEP);
-    assert_eq!(world.receivers[0].units(0), [&b"unit"[..]]);
-
+fn a_receiver_takes_no_packet_without_a_signature() {
     let mut unsigned = World::new(SourceConfig::new(TSI, base(), 1), &[]);
     unsigned.add(receiver(1), 1e9);
     unit(&mut unsigned, 0, b"unit");

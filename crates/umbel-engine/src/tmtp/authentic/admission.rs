@@ -190,7 +190,7 @@ mod tests {
     use super::super::{Authentic, MAX_OUTBOX, Opened};
     use super::*;
     use crate::testing::ms;
-    use crate::tmtp::config::{List, NodeConfig};
+    use crate::tmtp::config::{Authentication, List, NodeConfig};
     use crate::{Address, Datagram};
 
     const FEED: Tsi = Tsi(9);
@@ -211,17 +211,17 @@ mod tests {
     fn config(node: usize) -> NodeConfig {
         let group = |last| Channel { source: None, group: [239, 0, 0, last].into(), port: 7703 };
         let (id, address) = end(node);
-        let mut config = NodeConfig::new(id, FEED, (group(1), group(2)), address);
-        config.list = if node == 0 {
+        let list = if node == 0 {
             List::Has { tree: TREE, receivers: (1..STRANGER).map(secret).collect() }
         } else {
             List::On(secret(node))
         };
-        config
+        let authentication = Authentication::List { list, token: None };
+        NodeConfig::new(id, FEED, (group(1), group(2)), address, authentication)
     }
 
     fn node(node: usize) -> Authentic {
-        Authentic::new(&config(node), end(0), &[node as u8; 32]).unwrap()
+        Authentic::new(&config(node), end(0), &[node as u8; 32])
     }
 
     fn deliver(
@@ -323,10 +323,10 @@ mod tests {
                 sent.push((0, by, answer));
             }
             for (index, node) in nodes.iter().enumerate() {
-                let Some(keys) = &node.keys else { continue };
+                let Some(keys) = node.keys() else { continue };
                 assert_ne!(index, STRANGER, "who is not on the list has a key");
                 let code = |key| ring::hmac::sign(key, b"x").as_ref().to_vec();
-                let source = &nodes[0].keys.as_ref().unwrap().tree;
+                let source = &nodes[0].keys().unwrap().tree;
                 assert_eq!(code(&keys.tree), code(source), "{index} has another key");
             }
         }
@@ -344,7 +344,7 @@ mod tests {
     fn who_is_on_the_list_is_given_the_key_and_nobody_else() {
         let ask = (1..NODES).map(Step::Ask);
         let nodes = run(ask.chain(vec![Step::Pass; 2 * NODES]).collect());
-        let has: Vec<bool> = nodes.iter().map(|node| node.keys.is_some()).collect();
+        let has: Vec<bool> = nodes.iter().map(|node| node.keys().is_some()).collect();
         assert_eq!(has, [true, true, true, false]);
         assert!(
             nodes[1..STRANGER].iter().all(|node| !node.is_waiting() && node.asks_at().is_none())

@@ -35,11 +35,11 @@ impl Authentic {
     ) -> Result<Pair, DropReason> {
         let is_child = child == self.own;
         let other = if is_child { parent.0 } else { child.0 };
-        if let Some((identity, keys)) = self.identity.as_ref().zip(keys) {
+        if let Some((identity, keys)) = self.identity().zip(keys) {
             let root = identity.root(keys, is_child).ok_or(DropReason::NotAuthentic)?;
             return Ok(Pair::new((self.feed, &root), (child, parent), other, numbers));
         }
-        let keys = self.keys.as_ref().ok_or(DropReason::NoKey)?;
+        let keys = self.keys().ok_or(DropReason::NoKey)?;
         Ok(keys.pair((child, parent), other, numbers))
     }
 

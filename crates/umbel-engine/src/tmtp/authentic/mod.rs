@@ -1,10 +1,10 @@
 //! The control tree's messages, made authentic.
 //!
 //! One module at the boundary of the engines: it stamps each message that leaves, and lets in what
-//! has a good stamp, once. The rest of the protocol knows nothing of it. Feeds of earlier releases
-//! that have neither a token nor a list have no stamps, and messages are as they were. `keys.rs`
-//! has the keys and codes. `numbers.rs` makes a message count once, and `admission.rs` carries the
-//! key of the tree to receivers on a list. `identity.rs` has the keys of nodes in open feeds.
+//! has a good stamp, once. The rest of the protocol knows nothing of it. `keys.rs` has the keys and
+//! codes. `numbers.rs` makes a message count once, and `admission.rs` carries the key of the tree to
+//! receivers on a list. `identity.rs` has the keys of nodes in open feeds. In experiments with the
+//! paper, which has no stamps, messages pass as they are.
 //!
 //! # Joining
 //!
@@ -100,7 +100,7 @@ use self::keys::{End, Keys, Pair, code, same, without_port};
 use self::numbers::Numbers;
 use self::signed::{CHECKS, DISUSE, JOINS};
 
-use super::config::{List, NodeConfig};
+use super::config::{Authentication, List, NodeConfig};
 use super::drops::DropReason;
 use super::incoming;
 use super::tree::Answers;
@@ -174,26 +174,32 @@ struct Asking {
     message: Vec<u8>,
 }
 
+/// What a node stamps its messages with.
+#[derive(Debug)]
+enum Means {
+    /// Nothing, as in the paper.
+    Paper,
+    /// The keys of this node, in an open feed. There are no keys of the tree.
+    Own(Box<Identity>),
+    /// The keys of the tree. The source with a list gives them to the receivers on it.
+    Shared { keys: Box<Keys>, desk: Option<Desk> },
+    /// Nothing yet: a receiver on a list asks for the keys of the tree, which also follow from the
+    /// token.
+    Awaited { applicant: Box<Applicant>, token: Option<[u8; 32]> },
+}
+
 /// Stamps messages, and checks the stamps of others.
 #[derive(Debug)]
 pub(super) struct Authentic {
     feed: Tsi,
     own: End,
     source: End,
-    token: Option<[u8; 32]>,
-    /// The keys of the tree. A receiver on a list gets them from the source.
-    keys: Option<Keys>,
-    /// The keys of this node, in an open feed. Then there are no keys of the tree.
-    identity: Option<Box<Identity>>,
+    means: Means,
     /// Signatures that were checked, and pairs that were made, in an open feed.
     checks: Limiter,
     joins: Answers,
     /// Whether a signature was not checked for want of time, which was not asked for yet.
     deaf: bool,
-    /// The source's list.
-    desk: Option<Desk>,
-    /// This node, as long as it has no keys.
-    applicant: Option<Applicant>,
     /// Secret from which challenges are derived, and the number of those drawn.
     secret: [u8; 32],
     drawn: u64,
@@ -227,63 +233,79 @@ fn needs_pair(body: &Body, multicast: bool) -> bool {
 }
 
 impl Authentic {
-    /// Creates the stamps of a node, unless the feed is open to all. `source` is the source's
-    /// place, and `secret` what nobody else knows.
-    pub(super) fn new(node: &NodeConfig, source: End, secret: &[u8; 32]) -> Option<Authentic> {
-        if !node.is_stamped() {
-            return None;
-        }
-        let (feed, token) = (node.feed, node.admission);
+    /// Creates the stamps of a node. `source` is the source's place, and `secret` what nobody else
+    /// knows.
+    pub(super) fn new(node: &NodeConfig, source: End, secret: &[u8; 32]) -> Authentic {
+        let feed = node.feed;
         let nonce = blake3::derive_key("umbel 2026 number of a request for a key", secret);
         let nonce = u64::from_be_bytes(*nonce.first_chunk().expect("32 bytes"));
         let secret = blake3::derive_key("umbel 2026 challenges of joining nodes", secret);
-        let keys = |given| Some(Keys::new(feed, token.as_ref(), given));
-        let identity = node.seed.as_ref().filter(|_| !node.is_closed());
-        let identity = identity.map(|seed| Box::new(Identity::new(feed, seed)));
-        let open = identity.is_some();
-        let (keys, desk, applicant) = match &node.list {
-            List::None if open => (None, None, None),
-            List::None => (keys(None), None, None),
-            List::Has { tree, receivers } => {
-                (keys(Some(tree)), Some(Desk::new(feed, *tree, receivers)), None)
-            }
-            List::On(secret) => (None, None, Some(Applicant::new(feed, secret, nonce))),
+        let shared = |token: Option<&_>, given: Option<&_>, desk| Means::Shared {
+            keys: Box::new(Keys::new(feed, token, given)),
+            desk,
         };
-        Some(Authentic {
+        let means = match &node.authentication {
+            Authentication::Paper => Means::Paper,
+            Authentication::Keys(seed) => Means::Own(Box::new(Identity::new(feed, seed))),
+            Authentication::Token(token) => shared(Some(token), None, None),
+            Authentication::List { list: List::Has { tree, receivers }, token } => {
+                shared(token.as_ref(), Some(tree), Some(Desk::new(feed, *tree, receivers)))
+            }
+            Authentication::List { list: List::On(secret), token } => {
+                let applicant = Box::new(Applicant::new(feed, secret, nonce));
+                Means::Awaited { applicant, token: *token }
+            }
+        };
+        Authentic {
             feed,
             own: (node.id, node.address),
             source,
-            token,
-            keys,
-            identity,
+            numbers: Numbers::new(node.id, source.0, node.has_keys()),
+            means,
             checks: Limiter::new(CHECKS),
             joins: Answers::new(JOINS.0, JOINS.1),
             deaf: false,
-            desk,
-            applicant,
             secret,
             drawn: 0,
-            numbers: Numbers::new(node.id, source.0, open),
             peers: BTreeMap::new(),
             asking: None,
             proved: false,
             doubts: None,
             told: false,
             outbox: VecDeque::new(),
-        })
+        }
+    }
+
+    /// Returns the keys of this node, in an open feed.
+    fn identity(&self) -> Option<&Identity> {
+        if let Means::Own(identity) = &self.means { Some(identity) } else { None }
+    }
+
+    /// Returns the keys of the tree, if this node has them.
+    fn keys(&self) -> Option<&Keys> {
+        if let Means::Shared { keys, .. } = &self.means { Some(keys) } else { None }
+    }
+
+    /// Returns this node's part in asking for the keys of the tree, as long as it has none.
+    fn applicant(&self) -> Option<&Applicant> {
+        if let Means::Awaited { applicant, .. } = &self.means { Some(applicant) } else { None }
+    }
+
+    fn applicant_mut(&mut self) -> Option<&mut Applicant> {
+        if let Means::Awaited { applicant, .. } = &mut self.means { Some(applicant) } else { None }
     }
 
     /// Returns the next message to send by itself, and to whom.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
         let ends = (self.own, self.source);
-        let request = self.applicant.as_mut().and_then(|applicant| applicant.poll(now, ends));
+        let request = self.applicant_mut().and_then(|applicant| applicant.poll(now, ends));
         request.map(|request| (self.source.1, request)).or_else(|| self.outbox.pop_front())
     }
 
     /// Begins to ask the source for the key of the tree, if this node has none. Returns whether it
     /// must wait for it, and can say nothing until then.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
-        if let Some(applicant) = &mut self.applicant {
+        if let Some(applicant) = self.applicant_mut() {
             applicant.begin(now);
         }
         self.is_waiting()
@@ -291,17 +313,17 @@ impl Authentic {
 
     /// Returns whether the feed is open to all, so that its source signs.
     pub(super) fn is_open(&self) -> bool {
-        self.identity.is_some()
+        self.identity().is_some()
     }
 
     /// Returns whether this node has no key of the tree.
     pub(super) fn is_waiting(&self) -> bool {
-        self.applicant.is_some()
+        self.applicant().is_some()
     }
 
     /// Returns when to ask again, or to give that up.
     pub(super) fn asks_at(&self) -> Option<Instant> {
-        let applicant = self.applicant.as_ref()?;
+        let applicant = self.applicant()?;
         let heard = self.doubts.is_some_and(|(count, _)| count >= SHUT_OUT.0);
         let hopeless = applicant.hopeless_at().filter(|_| heard);
         [applicant.next(), hopeless].into_iter().flatten().min()
@@ -311,7 +333,7 @@ impl Authentic {
     /// answer. Only the first call says so.
     pub(super) fn is_unlisted(&mut self, now: Instant) -> bool {
         let heard = self.doubts.is_some_and(|(count, _)| count >= SHUT_OUT.0);
-        let Some(applicant) = self.applicant.as_mut().filter(|_| heard) else { return false };
+        let Some(applicant) = self.applicant_mut().filter(|_| heard) else { return false };
         let hopeless = applicant.hopeless_at().is_some_and(|at| at <= now);
         if hopeless {
             applicant.tell();
@@ -351,7 +373,8 @@ impl Authentic {
             Address::Channel(channel) => (SocketAddr::new(channel.group, channel.port), true),
             Address::Session(_) => return bytes,
         };
-        if matches!(body, Body::TreePage(_) | Body::TreeQuery { .. }) {
+        let is_for_all = matches!(body, Body::TreePage(_) | Body::TreeQuery { .. });
+        if is_for_all || matches!(self.means, Means::Paper) {
             return bytes;
         }
         if let Body::JoinRequest(request) = body {
@@ -379,14 +402,18 @@ impl Authentic {
     /// Appends a stamp with the tree key, or a signature.
     fn stamp(&mut self, now: Instant, to: SocketAddr, multicast: bool, message: &mut Vec<u8>) {
         let from = if multicast { without_port(self.own.1) } else { self.own.1 };
-        if let Some(identity) = &self.identity {
-            let number = self.numbers.next(now);
-            return identity.sign(number, (from, to), message).emit(message);
+        match &self.means {
+            Means::Paper | Means::Awaited { .. } => {}
+            Means::Own(identity) => {
+                let number = self.numbers.next(now);
+                identity.sign(number, (from, to), message).emit(message);
+            }
+            Means::Shared { keys, .. } => {
+                let (key, number) = (StampKey::Tree, self.numbers.next(now));
+                let code = code(&keys.tree, (key, number), (from, to), message);
+                Stamp { key, number, code }.emit(message);
+            }
         }
-        let Some(keys) = &self.keys else { return };
-        let (key, number) = (StampKey::Tree, self.numbers.next(now));
-        let code = code(&keys.tree, (key, number), (from, to), message);
-        Stamp { key, number, code }.emit(message);
     }
 
     /// Lets a message in if its stamp is good. A signature is not checked if the message is of no
@@ -402,6 +429,9 @@ impl Authentic {
         node: &NodeConfig,
         is_of_use: impl FnOnce(&Message) -> bool,
     ) -> Result<Opened, DropReason> {
+        if matches!(self.means, Means::Paper) {
+            return incoming::message(datagram.payload, node).map(Opened::Message);
+        }
         let Some((bytes, stamp)) = Stamp::split(datagram.payload) else {
             if let Some(signed) = SignedStamp::split(datagram.payload) {
                 return self.open_signed(now, datagram.by, signed, (node, is_of_use));
@@ -421,7 +451,7 @@ impl Authentic {
         let message = incoming::message(bytes, node)?;
         let (from, to, multicast) = self.ends(datagram.by)?;
         match stamp.key {
-            StampKey::Tree | StampKey::Personal if self.identity.is_some() => {
+            StampKey::Tree | StampKey::Personal if self.is_open() => {
                 return Err(DropReason::NotAuthentic);
             }
             StampKey::Tree => {}
@@ -433,7 +463,7 @@ impl Authentic {
                 return self.open_personal(now, from, (bytes, stamp), &message);
             }
         }
-        let Some(keys) = &self.keys else {
+        let Some(keys) = self.keys() else {
             self.doubt(now, datagram.by, &message);
             return Err(DropReason::NoKey);
         };
@@ -489,8 +519,11 @@ impl Authentic {
     /// Notes a heartbeat of the source's host without a right stamp.
     fn doubt(&mut self, now: Instant, by: Address, message: &Message) {
         let of_source = matches!(by, Address::Channel(by) if by.source == Some(self.source.1.ip()));
-        let shared = self.identity.is_none();
-        if shared && !self.proved && of_source && matches!(message.body, Body::Heartbeat(_)) {
+        if !self.is_open()
+            && !self.proved
+            && of_source
+            && matches!(message.body, Body::Heartbeat(_))
+        {
             let (count, _) = self.doubts.get_or_insert((0, now));
             *count = count.saturating_add(1);
         }
@@ -504,7 +537,9 @@ impl Authentic {
         asked: (&[u8], Stamp),
         message: &Message,
     ) -> Result<Opened, DropReason> {
-        let desk = self.desk.as_mut().ok_or(DropReason::Unexpected)?;
+        let Means::Shared { desk: Some(desk), .. } = &mut self.means else {
+            return Err(DropReason::Unexpected);
+        };
         let Body::KeyRequest { nonce, hint } = message.body else {
             return Err(DropReason::NotAuthentic);
         };
@@ -525,14 +560,17 @@ impl Authentic {
         nonce: u64,
         sealed: [u8; SEALED_KEY_LEN],
     ) -> Result<Opened, DropReason> {
-        let applicant = self.applicant.as_ref().ok_or(DropReason::NotAsked)?;
+        let Means::Awaited { applicant, token } = &self.means else {
+            return Err(DropReason::NotAsked);
+        };
         if (sender, by) != (self.source.0, Address::Host(self.source.1)) {
             return Err(DropReason::ForgedSource);
         }
         let tree = applicant.open((self.own, self.source), nonce, sealed)?;
-        self.keys = Some(Keys::new(self.feed, self.token.as_ref(), Some(&tree)));
+        let keys = Box::new(Keys::new(self.feed, token.as_ref(), Some(&tree)));
+        self.means = Means::Shared { keys, desk: None };
         // Until now no stamp could be right.
-        (self.applicant, self.doubts) = (None, None);
+        self.doubts = None;
         Ok(Opened::Admitted)
     }
 
@@ -544,7 +582,7 @@ impl Authentic {
         (bytes, stamp): (&[u8], Stamp),
         message: Message,
     ) -> Result<Opened, DropReason> {
-        let own = self.own.1;
+        let (own, is_open) = (self.own.1, self.is_open());
         let fits = |pair: &Pair| {
             let made = code(&pair.key, (StampKey::Pair, stamp.number), (from, own), bytes);
             pair.id == message.sender && same(&made, &stamp.code)
@@ -553,8 +591,7 @@ impl Authentic {
             return stranger(&message, from);
         };
         // In an open feed, a pair that was offered before must not take this one's place either.
-        let open = self.identity.is_some();
-        if open && peer.is_in_use_by_another(now, message.sender) {
+        if is_open && peer.is_in_use_by_another(now, message.sender) {
             return Err(DropReason::NotAuthentic);
         }
         if peer.offered.as_ref().is_some_and(fits) {
@@ -593,38 +630,4 @@ fn stranger(message: &Message, from: SocketAddr) -> Result<Opened, DropReason> {
         _ => return Err(DropReason::NotAuthentic),
     };
     Ok(Opened::Stranger { id: message.sender, from, token })
-}
-
-/// Returns the message in a datagram, or what became of it. A signature is not checked if the
-/// message is of no use here.
-///
-/// # Errors
-///
-/// If it is discarded.
-pub(super) fn open(
-    authentic: &mut Option<Authentic>,
-    now: Instant,
-    datagram: &Datagram<'_>,
-    node: &NodeConfig,
-    is_of_use: impl FnOnce(&Message) -> bool,
-) -> Result<Opened, DropReason> {
-    match authentic {
-        Some(authentic) => authentic.open(now, datagram, node, is_of_use),
-        None => incoming::message(datagram.payload, node).map(Opened::Message),
-    }
-}
-
-/// Returns the bytes of a message that goes to an address.
-pub(super) fn seal(
-    authentic: &mut Option<Authentic>,
-    now: Instant,
-    to: Address,
-    message: &Message,
-) -> Vec<u8> {
-    if let Some(authentic) = authentic {
-        return authentic.seal(now, to, message);
-    }
-    let mut bytes = Vec::new();
-    message.emit(&mut bytes);
-    bytes
 }

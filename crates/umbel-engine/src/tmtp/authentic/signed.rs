@@ -32,7 +32,7 @@ impl Authentic {
         (bytes, stamp): (&[u8], SignedStamp),
         (node, is_of_use): (&NodeConfig, impl FnOnce(&Message) -> bool),
     ) -> Result<Opened, DropReason> {
-        if self.identity.is_none() {
+        if !self.is_open() {
             return Err(DropReason::NotAuthentic);
         }
         let message = incoming::message(bytes, node)?;
@@ -81,7 +81,7 @@ impl Authentic {
 
     /// Checks that a pair may be made with a child, in an open feed.
     pub(super) fn check_room(&mut self, now: Instant, child: End) -> Result<(), DropReason> {
-        if self.identity.is_none() {
+        if !self.is_open() {
             return Ok(());
         }
         let peer = self.peers.get(&child.1);

@@ -17,15 +17,10 @@ pub struct Stamps {
 }
 
 impl Stamps {
-    /// Creates the stamps of a node in the feed of this source. `secret` must be random. Returns
-    /// `None` if messages of the feed have no stamps.
-    pub fn new(
-        node: NodeConfig,
-        source: (NodeId, SocketAddr),
-        secret: &[u8; 32],
-    ) -> Option<Stamps> {
-        let authentic = Authentic::new(&node, source, secret)?;
-        Some(Stamps { node, authentic })
+    /// Creates the stamps of a node in the feed of this source. `secret` must be random.
+    pub fn new(node: NodeConfig, source: (NodeId, SocketAddr), secret: &[u8; 32]) -> Stamps {
+        let authentic = Authentic::new(&node, source, secret);
+        Stamps { node, authentic }
     }
 
     /// Returns a message with its stamp, as it goes to an address.

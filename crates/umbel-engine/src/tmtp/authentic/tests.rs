@@ -44,18 +44,17 @@ fn id(node: usize, door: Door) -> NodeId {
 
 fn config(node: usize, door: Door) -> NodeConfig {
     let channels = (group(1), group(2));
-    let mut config = NodeConfig::new(id(node, door), FEED, channels, address(node));
-    match door {
-        Door::Token(token) => config.admission = Some([token; 32]),
-        Door::Open => config.seed = Some([node as u8; 32]),
-    }
-    config
+    let authentication = match door {
+        Door::Token(token) => Authentication::Token([token; 32]),
+        Door::Open => Authentication::Keys([node as u8; 32]),
+    };
+    NodeConfig::new(id(node, door), FEED, channels, address(node), authentication)
 }
 
 /// Returns the stamps of a node; node 0 is the source.
 fn stamps(node: usize, door: Door) -> Authentic {
     let source = (id(0, door), address(0));
-    Authentic::new(&config(node, door), source, &[node as u8; 32]).unwrap()
+    Authentic::new(&config(node, door), source, &[node as u8; 32])
 }
 
 fn request(nonce: u64, parent: Option<NodeId>) -> Body {
@@ -566,8 +565,7 @@ fn hear(
 ) -> Result<Opened, DropReason> {
     let by = Channel { source: Some(address(from).ip()), ..group(2) };
     let datagram = Datagram { by: Address::Channel(by), hop_limit: None, payload: bytes };
-    let open = node.identity.is_some();
-    let door = if open { Door::Open } else { Door::Token(7) };
+    let door = if node.is_open() { Door::Open } else { Door::Token(7) };
     node.open(now, &datagram, &config(at, door), |_| true)
 }
 

@@ -12,7 +12,7 @@ use super::receipt::ReceiptKey;
 use crate::lms::config::Cost;
 use crate::units::Rate;
 
-pub use node::{Draws, List, NodeConfig};
+pub use node::{Authentication, Draws, List, NodeConfig};
 
 /// Fixed facts of a feed. Every node of it knows that from the session directory, and believes
 /// nobody who says otherwise.
@@ -480,7 +480,7 @@ pub enum ConfigError {
     #[error("port 0, where nobody can answer")]
     NoPort,
     /// The node does not know its address, which its stamps need.
-    #[error("the address {0}, where a node of a feed with a token or a list needs its own")]
+    #[error("the address {0}, where a node needs its own, which its stamps cover")]
     NoAddress(SocketAddr),
 }
 
@@ -509,7 +509,7 @@ fn check(
         Err(ConfigError::Shape { symbol_len, block_symbols })
     } else if node.address.port() == 0 || shape.source.port() == 0 {
         Err(ConfigError::NoPort)
-    } else if node.is_stamped() && node.address.ip().is_unspecified() {
+    } else if node.authentication != Authentication::Paper && node.address.ip().is_unspecified() {
         Err(ConfigError::NoAddress(node.address))
     } else {
         Ok(())

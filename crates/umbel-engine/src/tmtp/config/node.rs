@@ -33,26 +33,47 @@ pub struct NodeConfig {
     /// Recovery of losses. Without a tree every receiver is a child of the source. Default by the
     /// tree.
     pub recovery: Recovery,
-    /// Key that all holders of the feed's token share. With it each message is stamped, and only
-    /// what has a stamp is heard, so that the node must know its `address`. Default `None`: there
-    /// is no token.
-    pub admission: Option<[u8; 32]>,
-    /// Others that are admitted, by keys. Default: no matter.
-    pub list: List,
-    /// Random seed of the node's own keys in an open feed, of which `id` must be the digest
-    /// ([`node_id`](crate::tmtp::node_id)). Then each message is stamped, and only what has a stamp
-    /// is heard, so that the node must know its `address`. Nothing with a token or a list. Default
-    /// `None`: messages have no stamps, as in feeds of earlier releases.
-    pub seed: Option<[u8; 32]>,
+    /// Proof of who sends a message. With any but the paper's the node must know its `address`.
+    pub authentication: Authentication,
 }
 
-/// A list of the receivers of a feed, as one node knows it. With one, messages are stamped as with
-/// a token; with both, a node needs both. `Debug` shows no secret.
-#[derive(Clone, Default, PartialEq, Eq)]
+/// What stands behind the messages of a feed's nodes. Each message has a stamp, and only what has a
+/// good one is heard. `Debug` shows no secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Authentication {
+    /// Nothing, as in the paper, which has no stamps: for experiments with it. No feed that is
+    /// announced is like that.
+    Paper,
+    /// In an open feed, the node's own keys. They follow from this random seed, and the node's
+    /// number is their digest ([`node_id`](crate::tmtp::node_id)).
+    Keys([u8; 32]),
+    /// A key that all holders of the feed's token share.
+    Token([u8; 32]),
+    /// The source's list of receivers; if the feed has a token as well, a node needs both.
+    List {
+        /// The list as this node knows it.
+        list: List,
+        /// The key that all holders of the token share.
+        token: Option<[u8; 32]>,
+    },
+}
+
+impl fmt::Debug for Authentication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Authentication::Paper => f.write_str("Paper"),
+            Authentication::Keys(_) => f.write_str("Keys"),
+            Authentication::Token(_) => f.write_str("Token"),
+            Authentication::List { list, token } => {
+                write!(f, "List({list:?}, token: {})", token.is_some())
+            }
+        }
+    }
+}
+
+/// A list of the receivers of a feed, as one node knows it. `Debug` shows no secret.
+#[derive(Clone, PartialEq, Eq)]
 pub enum List {
-    /// There is none.
-    #[default]
-    None,
     /// The source has it.
     Has {
         /// Secret of the tree, drawn for this feed.
@@ -67,7 +88,6 @@ pub enum List {
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            List::None => f.write_str("None"),
             List::Has { receivers, .. } => write!(f, "Has({})", receivers.len()),
             List::On(_) => f.write_str("On"),
         }
@@ -81,6 +101,7 @@ impl NodeConfig {
         feed: Tsi,
         (data, domain): (Channel, Channel),
         address: SocketAddr,
+        authentication: Authentication,
     ) -> NodeConfig {
         NodeConfig {
             id,
@@ -91,20 +112,13 @@ impl NodeConfig {
             address,
             scope: 32,
             recovery: Recovery::Tree,
-            admission: None,
-            list: List::None,
-            seed: None,
+            authentication,
         }
     }
 
-    /// Returns whether only some may take part.
-    pub(in crate::tmtp) fn is_closed(&self) -> bool {
-        self.admission.is_some() || self.list != List::None
-    }
-
-    /// Returns whether messages are stamped.
-    pub(in crate::tmtp) fn is_stamped(&self) -> bool {
-        self.is_closed() || self.seed.is_some()
+    /// Returns whether the node has keys of its own, as all nodes of an open feed have.
+    pub(in crate::tmtp) fn has_keys(&self) -> bool {
+        matches!(self.authentication, Authentication::Keys(_))
     }
 
     /// Returns the group to which nodes send, if they do.

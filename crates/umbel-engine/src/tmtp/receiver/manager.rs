@@ -247,12 +247,13 @@ mod tests {
     use umbel_wire::{Channel, Tsi};
 
     use super::*;
-    use crate::tmtp::config::{NodeConfig, Shape};
+    use crate::tmtp::config::{Authentication, NodeConfig, Shape};
 
     fn config() -> ReceiverConfig {
         let channel = Channel { source: None, group: [239, 255, 0, 1].into(), port: 7703 };
         let address = ([127, 0, 0, 1], 7703).into();
-        let node = NodeConfig::new(NodeId(1), Tsi(1), (channel, channel), address);
+        let (id, channels) = (NodeId(1), (channel, channel));
+        let node = NodeConfig::new(id, Tsi(1), channels, address, Authentication::Paper);
         let (symbol_len, block_symbols) = (4, 2);
         let shape = Shape {
             id: NodeId(9),

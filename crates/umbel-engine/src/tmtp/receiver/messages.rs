@@ -18,7 +18,7 @@ use umbel_wire::tmtp::{
 use super::{Receiver, Start, Trial, Upstream};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::ReceiverEvent;
-use crate::tmtp::authentic::{self, Authentic, Opened};
+use crate::tmtp::authentic::Opened;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::{Arrival, Way};
@@ -67,7 +67,7 @@ impl<K: SymbolSink> Receiver<K> {
     fn open(&mut self, now: Instant, datagram: &Datagram<'_>) -> Result<Opened, DropReason> {
         let Receiver { authentic, config, tree, help, suspects, recovery, delivery, .. } = self;
         let node = &config.node;
-        authentic::open(authentic, now, datagram, node, |message| {
+        authentic.open(now, datagram, node, |message| {
             let Body::Nack(nack) = &message.body else { return true };
             let is_siblings = tree.parent().is_some_and(|parent| parent.id == nack.parent);
             let is_heeded = || {
@@ -86,7 +86,7 @@ impl<K: SymbolSink> Receiver<K> {
         data_channel: bool,
     ) -> Result<(), DropReason> {
         let opened = self.open(now, datagram);
-        if self.authentic.as_mut().is_some_and(Authentic::take_deafness) {
+        if self.authentic.take_deafness() {
             self.tree.note_deafness(now);
         }
         let message = match opened? {

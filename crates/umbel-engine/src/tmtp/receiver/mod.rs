@@ -51,7 +51,7 @@ use umbel_wire::tmtp::{
 
 use super::TreeView;
 use super::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
-use super::authentic::{self, Authentic};
+use super::authentic::Authentic;
 use super::concast::{self, Reports};
 use super::config::{Draws, NodeConfig, ReceiverConfig, Start};
 use super::domain::Ledger;
@@ -122,8 +122,7 @@ pub struct Receiver<K> {
     config: ReceiverConfig,
     stage: Stage,
     tree: Tree,
-    /// Present unless everybody is admitted.
-    authentic: Option<Authentic>,
+    authentic: Authentic,
     /// The parent's domain.
     upstream: Option<Upstream>,
     /// First block that the first parent guaranteed. Earlier blocks are not NACKed.
@@ -431,10 +430,10 @@ impl<K: SymbolSink> Receiver<K> {
         if self.leave_liar(now) {
             self.settle_tree(now);
         }
-        if self.authentic.as_mut().is_some_and(|authentic| authentic.is_shut_out(now)) {
+        if self.authentic.is_shut_out(now) {
             self.events.push_back(ReceiverEvent::Refused(Refusal::NotAdmitted));
         }
-        if self.authentic.as_mut().is_some_and(|authentic| authentic.is_unlisted(now)) {
+        if self.authentic.is_unlisted(now) {
             self.events.push_back(ReceiverEvent::NotListed);
         }
         self.find_gaps(now);
@@ -453,8 +452,8 @@ impl<K: SymbolSink> Receiver<K> {
         }
         timers.put(Timer::Tree, self.tree.poll_timeout());
         timers.put(Timer::Silence, self.silent_at());
-        timers.put(Timer::Token, self.authentic.as_ref().and_then(Authentic::shut_out_at));
-        timers.put(Timer::Key, self.authentic.as_ref().and_then(Authentic::asks_at));
+        timers.put(Timer::Token, self.authentic.shut_out_at());
+        timers.put(Timer::Key, self.authentic.asks_at());
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
         timers.put(Timer::Leave, self.stage.leaves_at());
@@ -554,20 +553,19 @@ impl<K: SymbolSink> Engine for Receiver<K> {
         if !self.takes_part() {
             return None;
         }
-        let authentic = self.authentic.as_mut();
-        if let Some((to, bytes)) = authentic.and_then(|authentic| authentic.poll(now)) {
+        if let Some((to, bytes)) = self.authentic.poll(now) {
             self.stats.control_sent += 1;
             buf.push_message(bytes);
             return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
         }
-        if self.authentic.as_ref().is_some_and(Authentic::is_waiting) {
+        if self.authentic.is_waiting() {
             return None;
         }
         if let Some((to, hop_limit, body)) = self.next_message(now) {
             self.stats.control_sent += 1;
             let node = &self.config.node;
             let message = Message { feed: node.feed, sender: node.id, body };
-            buf.push_message(authentic::seal(&mut self.authentic, now, to, &message));
+            buf.push_message(self.authentic.seal(now, to, &message));
             return Some(Transmit::control(to).within(hop_limit));
         }
         if let Some(transmit) = self.poll_help(now, buf) {

@@ -12,7 +12,6 @@ use super::manager::Manager;
 use crate::recovery::reception::{Offered, Symbol};
 use crate::symbols::SymbolSink;
 use crate::tmtp::api::{FEED, Purpose};
-use crate::tmtp::authentic::Authentic;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Arrival;
@@ -198,8 +197,9 @@ impl<K: SymbolSink> Receiver<K> {
     /// Returns whether nothing has come of a block that is known to be next, in an open feed. Nobody
     /// can have asked for its repair, and a stranger could fill the block before it is sent.
     fn is_early(&self, block: u32) -> bool {
-        let is_open = self.authentic.as_ref().is_some_and(Authentic::is_open);
-        is_open && block == self.delivery.known() && !self.delivery.reception().is_part(block)
+        self.authentic.is_open()
+            && block == self.delivery.known()
+            && !self.delivery.reception().is_part(block)
     }
 
     /// Returns whether the source is the parent. Other nodes may be out of reach of its repairs.

@@ -14,8 +14,7 @@
 //!
 //! Once a block was wrong, the next ones are asked for before they come, so that a wrong symbol of
 //! them is known at once. Until the answer is there they are taken as they come, and without one
-//! nothing follows: sources of earlier releases answer only about what was sent. The source tells
-//! everybody what several ask for (BLOCK_DIGESTS).
+//! nothing follows. The source tells everybody what several ask for (BLOCK_DIGESTS).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -20,7 +20,6 @@ use super::Source;
 use crate::Instant;
 use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::tmtp::api::FEED;
-use crate::tmtp::authentic::Authentic;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::symbol_digests::{digest_of, watched};
 use crate::tmtp::tree::Way;
@@ -178,7 +177,7 @@ impl<S: SymbolSource> Source<S> {
         }
         let questions = self.questions.take(block);
         let several = questions.iter().any(|question| question.address.ip() != address.ip());
-        if several && self.authentic.as_ref().is_some_and(Authentic::is_open) {
+        if several && self.authentic.is_open() {
             self.answer_all(block, k, &symbols);
             self.questions.note_told(now, block);
         } else {

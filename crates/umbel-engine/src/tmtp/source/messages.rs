@@ -16,7 +16,7 @@ use super::Source;
 use super::digests::Question;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
-use crate::tmtp::authentic::{self, Opened};
+use crate::tmtp::authentic::Opened;
 use crate::tmtp::catch_up::Asker;
 use crate::tmtp::concast::NEW_CHILD;
 use crate::tmtp::drops::DropReason;
@@ -51,7 +51,7 @@ impl<S: SymbolSource> Source<S> {
             Body::Nack(nack) => nack.parent == node.id,
             _ => true,
         };
-        let opened = authentic::open(&mut self.authentic, now, &datagram, node, is_of_use)?;
+        let opened = self.authentic.open(now, &datagram, node, is_of_use)?;
         let message = match opened {
             Opened::Message(message) => message,
             Opened::Unneeded | Opened::Answered | Opened::Challenged(..) | Opened::Admitted => {

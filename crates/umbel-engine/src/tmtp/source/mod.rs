@@ -33,7 +33,7 @@ use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress
 
 use super::TreeView;
 use super::api::{SourceCommand, SourceCommandError, SourceEvent, SourceStats};
-use super::authentic::{self, Authentic};
+use super::authentic::Authentic;
 use super::catch_up::Fetched;
 use super::concast::{self, Reports};
 use super::config::{Draws, SourceConfig, TimingConfig};
@@ -116,8 +116,7 @@ pub struct Source<S> {
     shelf: Shelf<S>,
     domain: Domain,
     tree: Tree,
-    /// Present unless everybody is admitted.
-    authentic: Option<Authentic>,
+    authentic: Authentic,
     help: Help,
     fetched: Fetched,
     questions: Questions,
@@ -157,7 +156,7 @@ pub struct Source<S> {
 /// which are long, come no more often than a slow feed has room for.
 fn timing_of(config: &SourceConfig) -> TimingConfig {
     let timing = config.timing;
-    if config.node.seed.is_none() {
+    if !config.node.has_keys() {
         return timing;
     }
     let slowest = config.rate.scaled(config.min_rate_share);
@@ -497,8 +496,7 @@ impl<S: SymbolSource> Engine for Source<S> {
 impl<S: SymbolSource> Source<S> {
     /// Builds the next control message.
     fn poll_control(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if let Some((to, bytes)) = self.authentic.as_mut().and_then(|authentic| authentic.poll(now))
-        {
+        if let Some((to, bytes)) = self.authentic.poll(now) {
             self.stats.control_sent += 1;
             buf.push_message(bytes);
             return Some(Transmit::control(Address::Host(to)).within(Some(UNICAST_HOPS)));
@@ -533,7 +531,7 @@ impl<S: SymbolSource> Source<S> {
         };
         self.stats.control_sent += 1;
         let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };
-        buf.push_message(authentic::seal(&mut self.authentic, now, to, &message));
+        buf.push_message(self.authentic.seal(now, to, &message));
         Some(Transmit::control(to).within(hop_limit))
     }
 

@@ -15,7 +15,7 @@ use super::failures::managers;
 use super::world::{FEED, Sent, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, List, ReceiverCommand, ReceiverEvent, node_id};
+use crate::tmtp::{Authentication, DropReason, List, ReceiverCommand, ReceiverEvent, node_id};
 
 const KEY: [u8; 32] = [7; 32];
 /// Most hosts on a list.
@@ -39,16 +39,18 @@ fn world(seed: u64, door: Door, recovery: Recovery, subnets: &[usize]) -> World 
     let mut world = World::new(seed, vec![4; 30], shape, rate(1_000_000), |mut config| {
         config.node.recovery = recovery;
         if door == Door::Open {
-            config.node.seed = Some(secret_of(0));
+            config.node.authentication = Authentication::Keys(secret_of(0));
             config.node.id = node_id(FEED, &secret_of(0));
             config.shape.id = config.node.id;
             return config;
         }
-        config.node.admission = (door != Door::List).then_some(KEY);
-        if door != Door::Token {
+        config.node.authentication = if door == Door::Token {
+            Authentication::Token(KEY)
+        } else {
             let receivers = (1..LISTED).map(secret_of).collect();
-            config.node.list = List::Has { tree: [9; 32], receivers };
-        }
+            let list = List::Has { tree: [9; 32], receivers };
+            Authentication::List { list, token: (door == Door::Both).then_some(KEY) }
+        };
         config
     });
     world.log = Some(Vec::new());
@@ -119,29 +121,23 @@ fn everyone_gets_all_though_packets_are_lost_and_managers_are_killed() {
 }
 
 #[test]
-fn who_has_another_token_or_none_is_told_so_and_takes_no_place() {
-    for admission in [Some([8; 32]), None] {
-        let mut world = world(2, Door::Token, Recovery::Tree, &[2]);
-        world.expect_faults();
-        world.may_drop(DropReason::NotAuthentic);
-        // A node without a token does not know stamps.
-        world.may_drop(DropReason::Malformed);
-        let shape = World::shape(4, true);
-        let stranger = world.add_receiver(0, shape, |mut config| {
-            config.node.admission = admission;
-            config
-        });
-        let refused = ReceiverEvent::Refused(umbel_wire::tmtp::Refusal::NotAdmitted);
-        world.run_for(Duration::from_millis(3_500));
-        // The source need not be heard until then.
-        world.crash(0);
-        world.run_for(Duration::from_secs(20));
-        let told = world.receiver_events(stranger).contains(&refused);
-        assert_eq!(told, admission.is_some());
-        assert!(world.receiver(stranger).tree().parent.is_none());
-        for honest in [1, 2] {
-            assert!(!world.receiver_events(honest).contains(&refused));
-        }
+fn who_has_another_token_is_told_so_and_takes_no_place() {
+    let mut world = world(2, Door::Token, Recovery::Tree, &[2]);
+    world.expect_faults();
+    world.may_drop(DropReason::NotAuthentic);
+    let stranger = world.add_receiver(0, World::shape(4, true), |mut config| {
+        config.node.authentication = Authentication::Token([8; 32]);
+        config
+    });
+    let refused = ReceiverEvent::Refused(umbel_wire::tmtp::Refusal::NotAdmitted);
+    world.run_for(Duration::from_millis(3_500));
+    // The source need not be heard until then.
+    world.crash(0);
+    world.run_for(Duration::from_secs(20));
+    assert!(world.receiver_events(stranger).contains(&refused));
+    assert!(world.receiver(stranger).tree().parent.is_none());
+    for honest in [1, 2] {
+        assert!(!world.receiver_events(honest).contains(&refused));
     }
 }
 
@@ -161,7 +157,8 @@ fn who_is_not_on_the_list_is_told_so_and_takes_no_place() {
         world.expect_faults();
         expect_repeats(&mut world);
         let stranger = world.add_receiver(0, World::shape(4, true), |mut config| {
-            (config.node.list, config.node.admission) = (List::On(secret), None);
+            let list = List::On(secret);
+            config.node.authentication = Authentication::List { list, token: None };
             config
         });
         world.run_for(Duration::from_secs(13));
@@ -182,7 +179,8 @@ fn who_waits_for_the_key_may_leave() {
     world.expect_faults();
     expect_repeats(&mut world);
     let stranger = world.add_receiver(0, World::shape(4, true), |mut config| {
-        config.node.list = List::On([200; 32]);
+        let list = List::On([200; 32]);
+        config.node.authentication = Authentication::List { list, token: None };
         config
     });
     world.run_for(Duration::from_secs(1));

@@ -11,7 +11,9 @@ use super::delivery::{LONG, complete, joined, rate};
 use super::world::{FEED, Weather, World, secret_of};
 use crate::Address;
 use crate::testing::seeds;
-use crate::tmtp::{DropReason, Purpose, ReceiverCommand, ReceiverEvent, Shape, node_id};
+use crate::tmtp::{
+    Authentication, DropReason, Purpose, ReceiverCommand, ReceiverEvent, Shape, node_id,
+};
 
 /// Source symbols of a block, and blocks.
 const K: u8 = 16;
@@ -244,16 +246,17 @@ fn whatever_is_forged_and_lost_every_block_is_the_sources() {
     }
 }
 
-/// Makes a world of files, open with signatures or as earlier releases had it, and sends them while
-/// a symbol of each block is forged for each receiver. Returns the number of blocks that were wrong.
-fn send_files_under_attack(keyed: bool) -> (World, usize) {
+/// Makes a world of files, open with signatures or closed by a token, and sends them while a symbol
+/// of each block is forged for each receiver. Returns the number of blocks that were wrong.
+fn send_files_under_attack(open: bool) -> (World, usize) {
     let manifest = Some(Manifest { blocks: 1, len: 100, digest: Digest([1; 32]) });
-    let id = keyed.then(|| node_id(FEED, &secret_of(0)));
+    let id = open.then(|| node_id(FEED, &secret_of(0)));
     let shape = World::shape(K, true);
     let shape = Shape { manifest, id: id.unwrap_or(shape.id), ..shape };
     let mut world = World::new(6, vec![K; MANY.into()], shape, rate(1_000_000), |mut config| {
         config.node.id = id.unwrap_or(config.node.id);
-        config.node.seed = keyed.then(|| secret_of(0));
+        config.node.authentication =
+            if open { Authentication::Keys(secret_of(0)) } else { Authentication::Token([9; 32]) };
         config
     });
     for (subnet, receivers) in SUBNETS.into_iter().enumerate() {

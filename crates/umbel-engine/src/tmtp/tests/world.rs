@@ -16,9 +16,9 @@ use super::content::{Blocks, SYMBOL_LEN, Store};
 use crate::testing::Tested;
 use crate::testing::world::{self, Host, Link, NoRouter, Protocol, Seat};
 use crate::tmtp::{
-    BlockCount, Draws, DropReason, List, NodeConfig, NodeId, Receiver, ReceiverCommand,
-    ReceiverConfig, ReceiverEvent, Shape, Source, SourceCommand, SourceConfig, SourceEvent,
-    node_id,
+    Authentication, BlockCount, Draws, DropReason, List, NodeConfig, NodeId, Receiver,
+    ReceiverCommand, ReceiverConfig, ReceiverEvent, Shape, Source, SourceCommand, SourceConfig,
+    SourceEvent, node_id,
 };
 use crate::units::Rate;
 use crate::{Address, Engine, Transmit};
@@ -83,12 +83,8 @@ pub(super) struct Feed {
     pub(super) log: Option<Vec<Sent>>,
     /// Recovery of losses.
     pub(super) recovery: Recovery,
-    /// Key of all nodes, where the tree is authentic.
-    admission: Option<[u8; 32]>,
-    /// Whether the source has a list. Hosts are on it by [`secret_of`].
-    listed: bool,
-    /// Whether nodes have keys of their own, by [`secret_of`].
-    keyed: bool,
+    /// The source's.
+    authentication: Authentication,
     /// Whether questions about symbols do not come to the source.
     pub(super) no_questions: bool,
     /// Host whose repairs are wrong.
@@ -203,14 +199,15 @@ fn address(host: usize, subnet: usize) -> SocketAddr {
     SocketAddr::from(([10, subnet as u8, high, low], 7705))
 }
 
-/// Returns what a host shares with a source that has a list.
+/// Returns what a host shares with a source that has a list, or the seed of its own keys.
 pub(super) fn secret_of(host: usize) -> [u8; 32] {
     [host as u8; 32]
 }
 
 fn node_config(id: NodeId, host: usize, subnet: usize) -> NodeConfig {
     let channels = (World::data_channel(), World::domain_group());
-    let mut node = NodeConfig::new(id, FEED, channels, address(host, subnet));
+    let paper = Authentication::Paper;
+    let mut node = NodeConfig::new(id, FEED, channels, address(host, subnet), paper);
     node.name = format!("node-{host}");
     node
 }
@@ -232,9 +229,7 @@ impl World {
         let lengths = Arc::new(lengths);
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
         let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
-        let (recovery, admission) = (config.node.recovery, config.node.admission);
-        let listed = config.node.list != List::None;
-        let keyed = config.node.seed.is_some();
+        let (recovery, authentication) = (config.node.recovery, config.node.authentication.clone());
         let source = Source::new(config, Draws::from_seed(seed), symbols);
         let source = Tested::new(source, |source| source.drops().to_string());
         let feed = Feed {
@@ -243,9 +238,7 @@ impl World {
             source_events: Vec::new(),
             log: None,
             recovery,
-            admission,
-            listed,
-            keyed,
+            authentication,
             no_questions: false,
             liar: None,
             forge_confirm: None,
@@ -289,18 +282,19 @@ impl World {
     ) -> usize {
         let host = self.receivers.len() + 1;
         let mut id = NodeId(self.below(u64::MAX) | 1);
-        let seed = self.keyed.then(|| secret_of(host));
-        if let Some(seed) = &seed {
-            id = node_id(FEED, seed);
-        }
+        let authentication = match &self.authentication {
+            Authentication::Keys(_) => {
+                id = node_id(FEED, &secret_of(host));
+                Authentication::Keys(secret_of(host))
+            }
+            Authentication::List { token, .. } => {
+                Authentication::List { list: List::On(secret_of(host)), token: *token }
+            }
+            same => same.clone(),
+        };
         self.ids.push(id);
-        let mut node = node_config(id, host, subnet);
-        node.seed = seed;
-        node.recovery = self.recovery;
-        node.admission = self.admission;
-        if self.listed {
-            node.list = List::On(secret_of(host));
-        }
+        let recovery = self.recovery;
+        let node = NodeConfig { recovery, authentication, ..node_config(id, host, subnet) };
         let shape = Shape { id: self.ids[0], ..shape };
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();

@@ -212,7 +212,7 @@ impl Tree {
             source: KnownSource::new(source_address),
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
-            names_parent: node.seed.is_some(),
+            names_parent: node.has_keys(),
             random,
             role,
             stage: Stage::Outside,

@@ -11,7 +11,7 @@ use umbel_wire::{Channel, Tsi};
 use super::network::{Side, converse, drive};
 use super::{Nowhere, SYMBOL, Zeros, data_channel, group, rate, strangers};
 
-/// Checks the source of a feed that everyone may talk to, with each recovery.
+/// Checks the source of a feed behind the stamps of its messages, with each recovery.
 pub fn tmtp_source(bytes: &[u8]) {
     for recovery in Recovery::ALL {
         tmtp_source_with(recovery, bytes);
@@ -31,7 +31,8 @@ fn tmtp_source_with(recovery: Recovery, bytes: &[u8]) {
     drive(&mut engine, start, bytes, &strangers(), |_, _, _| {});
 }
 
-/// Checks a receiver that wants a feed, and may become a manager or a helper.
+/// Checks a receiver behind the stamps of messages, which wants a feed and may become a manager or a
+/// helper.
 pub fn tmtp_receiver(bytes: &[u8]) {
     for recovery in Recovery::ALL {
         tmtp_receiver_with(recovery, bytes);
@@ -58,15 +59,17 @@ pub fn tmtp_closed(bytes: &[u8]) {
 
 /// Returns the number of symbols that the receiver of [`tmtp_closed`] took.
 pub fn symbols_of_closed_feed(bytes: &[u8]) -> usize {
-    use tmtp::{List, NodeConfig};
+    use tmtp::{Authentication, List, NodeConfig};
     let secret = [5; 32];
     let has = List::Has { tree: [6; 32], receivers: vec![secret, [7; 32]] };
-    let source = NodeConfig { admission: Some([4; 32]), list: has, ..node(1) };
-    let receiver = NodeConfig { admission: Some([4; 32]), list: List::On(secret), ..node(2) };
+    let [source, receiver] = [(1, has), (2, List::On(secret))].map(|(number, list)| {
+        let authentication = Authentication::List { list, token: Some([4; 32]) };
+        NodeConfig { authentication, ..node(number) }
+    });
     symbols(bytes, (source, receiver), shape())
 }
 
-/// Checks the source of an open feed whose nodes have keys, and a receiver, in a network that the
+/// Checks the source of an open feed, and a receiver, in a network that the
 /// input rules.
 pub fn tmtp_keyed(bytes: &[u8]) {
     symbols_of_keyed_feed(bytes);
@@ -74,10 +77,11 @@ pub fn tmtp_keyed(bytes: &[u8]) {
 
 /// Returns the number of symbols that the receiver of [`tmtp_keyed`] took.
 pub fn symbols_of_keyed_feed(bytes: &[u8]) -> usize {
-    use tmtp::{NodeConfig, Shape};
+    use tmtp::{Authentication, NodeConfig, Shape};
     let [source, receiver] = [1, 2].map(|number| {
         let seed = [number; 32];
-        NodeConfig { id: tmtp::node_id(Tsi(1), &seed), seed: Some(seed), ..node(number) }
+        let (id, authentication) = (tmtp::node_id(Tsi(1), &seed), Authentication::Keys(seed));
+        NodeConfig { id, authentication, ..node(number) }
     });
     let shape = Shape { id: source.id, ..shape() };
     symbols(bytes, (source, receiver), shape)
@@ -121,12 +125,14 @@ fn symbols(
     receiver.sink_mut().0.len()
 }
 
-/// Returns a node of the feed that the seeds of the corpora belong to.
+/// Returns a node of the feed that the seeds of the corpora belong to. They have no stamps, so that
+/// an input gets behind these.
 fn node(number: u8) -> tmtp::NodeConfig {
     let address = ([192, 0, 2, number], 7703).into();
     let domain = group();
     let id = tmtp::NodeId(u64::from(number));
-    tmtp::NodeConfig::new(id, Tsi(1), (data_channel(), domain), address)
+    let channels = (data_channel(), domain);
+    tmtp::NodeConfig::new(id, Tsi(1), channels, address, tmtp::Authentication::Paper)
 }
 
 fn shape() -> tmtp::Shape {

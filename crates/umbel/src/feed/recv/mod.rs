@@ -28,7 +28,9 @@ use serde::Serialize;
 use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
-use umbel_engine::tmtp::{List, NodeConfig, ReceiptKey, Receiver, ReceiverConfig, Start};
+use umbel_engine::tmtp::{
+    Authentication, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
+};
 use umbel_engine::units::Rate;
 use umbel_net::interface::Interface;
 use umbel_net::port::UdpPort;
@@ -327,15 +329,11 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
-    if let Some(caution) = super::caution(&feed) {
-        observer.note(caution);
-    }
-
     let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate)?;
-    let mut config = config(&feed, token, options.name.clone(), options.start)?;
-    config.node.list = admission.secret.map_or(List::None, List::On);
+    let new_node = super::new_node(feed.tsi, token, admission.secret.map(List::On))?;
+    let mut config = config(&feed, new_node, options.name.clone(), options.start)?;
     config.receipt = admission.secret.or(token).map(|secret| ReceiptKey::new(&secret));
     config.patience = options.patience;
     config.cost = options.cost.unwrap_or(Cost::Latency);
@@ -456,18 +454,17 @@ fn own_directory(feed: &Feed) -> anyhow::Result<PathBuf> {
 
 fn config(
     feed: &Feed,
-    token: Option<[u8; 32]>,
+    (id, authentication): (NodeId, Authentication),
     name: Option<String>,
     start: Start,
 ) -> anyhow::Result<ReceiverConfig> {
-    let (id, seed) = super::new_node(feed.tsi, feed.keyed)?;
     // The port is known once the socket exists.
     let address = std::net::SocketAddr::new(feed.source.ip(), 1);
-    let mut node = NodeConfig::new(id, feed.tsi, (feed.data, feed.domain), address);
+    let channels = (feed.data, feed.domain);
+    let mut node = NodeConfig::new(id, feed.tsi, channels, address, authentication);
     node.name = name.unwrap_or_else(super::host_name);
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    (node.admission, node.seed) = (token, seed);
     let mut config = ReceiverConfig::new(node, shape_of(feed)?);
     config.start = start;
     config.repair.hold_up = super::hold_up(feed);

@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::tmtp::{FetchCredit, List, NodeConfig, Source, SourceConfig};
+use umbel_engine::tmtp::{Authentication, FetchCredit, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::port::{OpenError, UdpPort};
@@ -329,8 +329,8 @@ pub fn send(
         data.port = source.port();
     }
     let data_port = UdpPort::source(data, &interface, &sender)?;
-    let keyed = options.token.is_none() && !sealed;
-    let (id, seed) = super::new_node(tsi, keyed)?;
+    let list = cut.sealing.as_ref().map(Sealing::list).transpose()?;
+    let (id, authentication) = super::new_node(tsi, admission, list)?;
     let feed = Feed {
         name,
         tsi,
@@ -346,7 +346,6 @@ pub fn send(
         kbit_per_s: rate.bits_per_s().div_ceil(1000),
         content: plan.describe(),
         token: options.token.is_some(),
-        keyed,
         sealed: cut.sealing.as_ref().zip(plan.head()).map(|(sealing, head)| Sealed {
             key: sealing.public(),
             head_len: head.0,
@@ -355,9 +354,7 @@ pub fn send(
         last_word: (!sealed).then(|| Digest(*blake3::hash(&last_word).as_bytes())),
         version,
     };
-    let list = cut.sealing.as_ref().map_or(Ok(List::None), Sealing::list)?;
-    let mut config = config(&feed, (admission, list), options.max_children, rate)?;
-    config.node.seed = seed;
+    let mut config = config(&feed, authentication, options.max_children, rate)?;
     config.history = plan.history();
     config.last_word = Some(last_word);
     config.check()?;
@@ -421,19 +418,18 @@ fn failures(skipped: &Skipped) -> Vec<Failure> {
 
 fn config(
     feed: &Feed,
-    (admission, list): (Option<[u8; 32]>, List),
+    authentication: Authentication,
     max_children: u16,
     rate: Rate,
 ) -> anyhow::Result<SourceConfig> {
     let Feed { tsi, data, domain, source, node: id, .. } = *feed;
-    let mut node = NodeConfig::new(id, tsi, (data, domain), source);
+    let mut node = NodeConfig::new(id, tsi, (data, domain), source, authentication);
     node.name = super::host_name();
     node.scope = feed.scope;
     node.recovery = feed.recovery;
-    (node.admission, node.list) = (admission, list);
     let mut config = SourceConfig::new(node, shape_of(feed)?, rate);
     config.tree.max_children = max_children;
     config.repair.hold_up = super::hold_up(feed);
-    config.fetch_credit = super::is_open(feed).then(FetchCredit::default);
+    config.fetch_credit = feed.is_open().then(FetchCredit::default);
     Ok(config)
 }

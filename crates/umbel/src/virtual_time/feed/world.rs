@@ -9,8 +9,8 @@ use umbel_engine::Instant;
 use umbel_engine::lms::RouterConfig;
 use umbel_engine::symbols::SymbolSource;
 use umbel_engine::tmtp::{
-    self, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, Shape, SourceCommand,
-    SourceConfig, Start,
+    self, Authentication, Draws, FetchCredit, HoldUp, List, NodeConfig, ReceiverConfig, Shape,
+    SourceCommand, SourceConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_sim::random::{Purpose, below, key};
@@ -21,7 +21,7 @@ use umbel_sim::{
 };
 use umbel_store::feed::{FeedSink, FeedSource};
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
-use umbel_wire::{Channel, SmallBlockHeader, Tsi};
+use umbel_wire::{Channel, Digest, SmallBlockHeader, Tsi};
 
 use super::super::later::Later;
 use super::super::{Nobody, draws};
@@ -44,6 +44,8 @@ const PORT: u16 = 7702;
 const RATE: u64 = 2_000_000;
 /// Key that follows from the token, or secret of the tree.
 const TOKEN: [u8; 32] = [0x55; 32];
+/// Number that the source tells when the feed is over.
+const LAST_WORD: [u8; 32] = [0x77; 32];
 
 /// Returns the seed of a node's keys.
 fn seed_of(node: NodeId) -> [u8; 32] {
@@ -59,10 +61,8 @@ pub(super) fn ms(ms: u64) -> Instant {
 /// Who may take part, and how that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody, and messages have no stamps, as in open feeds of earlier releases.
-    Stampless,
-    /// Everybody, and nodes have keys of their own.
-    Keyed,
+    /// Everybody.
+    Open,
     /// Who has the token.
     Token,
     /// Who is on the source's list.
@@ -123,7 +123,7 @@ impl Default for Scenario {
             source_crash: None,
             source_interrupt: None,
             interrupts: 0,
-            access: Access::Stampless,
+            access: Access::Token,
             recovery: Recovery::Tree,
             lms_routers: false,
             source_replier: false,
@@ -312,33 +312,32 @@ impl World {
             kbit_per_s: RATE / 1_000,
             content: if self.scenario.pipe { FeedContent::Pipe } else { files },
             token: self.scenario.access == Access::Token,
-            keyed: self.scenario.access == Access::Keyed,
             sealed: None,
-            last_word: None,
+            last_word: Some(Digest(*blake3::hash(&LAST_WORD).as_bytes())),
             version: 1,
         }
     }
 
     fn id_of(&self, node: NodeId) -> tmtp::NodeId {
-        if self.scenario.access == Access::Keyed {
+        if self.scenario.access == Access::Open {
             return tmtp::node_id(TSI, &seed_of(node));
         }
         id_of(node)
     }
 
     fn node_config(&self, node: NodeId) -> NodeConfig {
-        let mut config =
-            NodeConfig::new(self.id_of(node), TSI, channels(self.source), address(node));
-        match self.scenario.access {
-            Access::Stampless => {}
-            Access::Keyed => config.seed = Some(seed_of(node)),
-            Access::Token => config.admission = Some(TOKEN),
-            Access::List if node == self.source => {
-                let receivers = self.receivers.iter().map(|&node| seed_of(node)).collect();
-                config.list = List::Has { tree: TOKEN, receivers };
+        let authentication = match self.scenario.access {
+            Access::Open => Authentication::Keys(seed_of(node)),
+            Access::Token => Authentication::Token(TOKEN),
+            Access::List => {
+                let receivers = self.receivers.iter().map(|&node| seed_of(node));
+                let has = || List::Has { tree: TOKEN, receivers: receivers.collect() };
+                let list = if node == self.source { has() } else { List::On(seed_of(node)) };
+                Authentication::List { list, token: None }
             }
-            Access::List => config.list = List::On(seed_of(node)),
-        }
+        };
+        let (id, channels) = (self.id_of(node), channels(self.source));
+        let mut config = NodeConfig::new(id, TSI, channels, address(node), authentication);
         config.name = format!("h{}", node.0);
         config.recovery = self.scenario.recovery;
         config
@@ -357,20 +356,19 @@ impl World {
         }
     }
 
-    fn is_open(&self) -> bool {
-        matches!(self.scenario.access, Access::Stampless | Access::Keyed)
-    }
-
-    /// Returns the time for which children may hold up a feed of files that is open to all.
+    /// Returns the time for which children may hold up a feed of files. Here it has the bounds of one
+    /// that is open to all, whoever may take part: stamps of a token cost a test little, signatures
+    /// more than everything else.
     fn hold_up(&self) -> Option<HoldUp> {
-        (!self.scenario.pipe && self.is_open()).then(HoldUp::default)
+        (!self.scenario.pipe).then(HoldUp::default)
     }
 
     fn add_source(&mut self, seed: u64) {
         let rate = Rate::from_bits_per_s(RATE).unwrap();
         let mut config = SourceConfig::new(self.node_config(self.source), self.shape(), rate);
         config.repair.hold_up = self.hold_up();
-        config.fetch_credit = self.is_open().then(FetchCredit::default);
+        config.fetch_credit = Some(FetchCredit::default());
+        config.last_word = Some(LAST_WORD);
         let Scenario { wait_for, linger, source_crash, source_interrupt, .. } = self.scenario;
         let expected = Expected { names: [].into(), alone: false, receipts: Receipts::None };
         let terms = Terms { wait_for, linger, expected };
@@ -405,6 +403,7 @@ impl World {
         let mut random = draws(seed, 100 + u64::from(number));
         let mut config = ReceiverConfig::new(self.node_config(node), self.shape());
         config.repair.hold_up = self.hold_up();
+        config.last_word = Some(*blake3::hash(&LAST_WORD).as_bytes());
         let start = ms(below(&mut random, scenario.within.as_millis() as u64 + 1));
         let crashes = number < scenario.crashes;
         let interrupted =

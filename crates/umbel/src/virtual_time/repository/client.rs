@@ -165,7 +165,7 @@ pub(super) fn client(
     seed: u64,
 ) -> Client {
     let config = ReceiverConfig::default();
-    let ask = Ask { patterns, retry_for: None, token: false };
+    let ask = Ask { patterns, retry_for: None };
     let host = GetHost::new(ask, nobody(), disk.clone());
     let around = Around {
         fate,

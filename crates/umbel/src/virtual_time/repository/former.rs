@@ -63,7 +63,7 @@ impl App for Former {
         }
         context.send_message(server, Frame::Open.emit(0));
         let agent = String::new();
-        self.say(context, &ClientMessage::Hello { agent, token: None, seals: true });
+        self.say(context, &ClientMessage::Hello { agent, token: None });
         context.wake_at(Some(self.leaves));
     }
 

@@ -387,6 +387,8 @@ impl World {
             fec: None,
         };
         let host = StreamHost::new(&scenario.rates().map(step), Arc::new(Nobody));
+        // Not signed, unlike what `hls.rs` sends: to sign and check so many packets takes most of the
+        // time.
         let engine = Source::new(config).unwrap();
         let camera = Camera::new(scenario, film.clone(), seed);
         let mut host: Sender =

@@ -32,7 +32,6 @@ fn stream(mode: StreamMode, fec: Option<LayerFec>) -> Stream {
         layers: vec![LayerInfo { kbit_per_s: 250, fec }, LayerInfo { kbit_per_s: 750, fec }],
         content: StreamContent::Rtp(formats()),
         repair: None,
-        signed: false,
         version: 1,
     }
 }

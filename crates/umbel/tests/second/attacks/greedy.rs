@@ -65,7 +65,6 @@ fn act() {
             } else {
                 url.token.clone()
             },
-            seals: true,
         };
         say(&session, &hello);
         for turn in (0_u32..).take_while(|_| role != "guesses") {

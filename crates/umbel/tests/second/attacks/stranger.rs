@@ -11,7 +11,7 @@ use std::time::{Duration, Instant as Clock};
 use nix::libc;
 use serde_json::Value;
 use socket2::Socket;
-use umbel_engine::tmtp::{FEED, NodeConfig, Stamps, node_id};
+use umbel_engine::tmtp::{Authentication, FEED, NodeConfig, Stamps, node_id};
 use umbel_engine::{Address, Datagram, Instant};
 use umbel_lab::Node;
 use umbel_wire::datagram::IpDatagram;
@@ -207,9 +207,9 @@ impl Voice {
         let seeds = (0..SEEDS).map(|n| *blake3::hash(&n.to_be_bytes()).as_bytes());
         let (id, seed) = seeds.map(|seed| (node_id(tsi, &seed), seed)).min().expect("some");
         let group = self.mark.domain_group();
-        let mut node = NodeConfig::new(id, tsi, (group, group), self.address());
-        node.seed = Some(seed);
-        self.stamps = Stamps::new(node, (source, address), &seed);
+        let keys = Authentication::Keys(seed);
+        let node = NodeConfig::new(id, tsi, (group, group), self.address(), keys);
+        self.stamps = Some(Stamps::new(node, (source, address), &seed));
         self.me = id;
     }
 

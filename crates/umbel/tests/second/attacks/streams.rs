@@ -208,7 +208,7 @@ fn nothing_of_a_stranger_gets_into_a_stream() {
         assert_eq!(distinct.len(), got.len(), "a packet came twice: {summary}");
         assert!(got.len() >= ENOUGH, "only {} packets came: {summary}", got.len());
         assert!(summary["forged"].as_u64() > Some(100), "{summary}");
-        assert_eq!((&summary["signed"], &summary["unchecked"]), (&true.into(), &0.into()));
+        assert_eq!(summary["unchecked"], 0, "{summary}");
     }
     assert!(said > 1_000, "only {said} datagrams are no attack");
     end(source.process);
@@ -299,7 +299,7 @@ fn nothing_of_a_stranger_gets_into_a_layered_video() {
     let clip: Vec<Frame> = (0..PICTURES).map(|number| clip.frame(number)).collect();
     for (host, receiver) in HONEST.into_iter().zip(receivers) {
         let summary = end(receiver);
-        assert_eq!((&summary["signed"], &summary["unchecked"]), (&true.into(), &0.into()));
+        assert_eq!(summary["unchecked"], 0, "{summary}");
         // The decoder refuses what is no picture, and none that it shows is strange.
         let screen = &summary["screen"];
         assert_eq!(screen["refused"], 0, "{summary}");
@@ -373,7 +373,6 @@ fn nothing_of_a_stranger_gets_into_a_ladder() {
     assert!(stranger.stop() > 100);
     for gateway in gateways {
         let summary = end(gateway);
-        assert_eq!(summary["signed"], true, "{summary}");
         assert!(summary["forged"].as_u64() > Some(20), "{summary}");
     }
     end(source);

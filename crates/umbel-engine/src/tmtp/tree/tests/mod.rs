@@ -20,7 +20,7 @@ use super::search::Stage;
 use super::{Arrival, Outlook, Tree, TreeEvent, UNICAST_HOPS};
 use crate::testing::world::{self, Host, Link, NoRouter, Protocol};
 use crate::testing::{Tested, ms};
-use crate::tmtp::config::Draws;
+use crate::tmtp::config::{Authentication, Draws};
 use crate::tmtp::incoming;
 use crate::tmtp::{DropReason, Drops, NodeConfig, TreeConfig};
 use crate::{Datagram, Engine, Instant, Membership, Transmit, TransmitBuf};
@@ -58,7 +58,8 @@ fn outlook() -> Outlook {
 
 fn node_config(id: NodeId, node: usize) -> NodeConfig {
     let channel = |last| Channel { source: None, group: [239, 255, 0, last].into(), port: PORT };
-    let mut config = NodeConfig::new(id, FEED, (channel(1), channel(2)), address(node));
+    let mut config =
+        NodeConfig::new(id, FEED, (channel(1), channel(2)), address(node), Authentication::Paper);
     config.name = format!("node {node}");
     config
 }
