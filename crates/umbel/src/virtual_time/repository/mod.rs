@@ -3,7 +3,7 @@
 
 mod client;
 mod content;
-mod former;
+mod leaver;
 mod server;
 mod sessions;
 mod tests;

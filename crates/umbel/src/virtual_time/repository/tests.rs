@@ -17,7 +17,7 @@ use super::super::store::{Disk, Faults};
 use super::super::{draws, for_seeds};
 use super::client::{Client, Fate, client};
 use super::content::Catalog;
-use super::former::Former;
+use super::leaver::Leaver;
 use super::server::{Server, server};
 
 /// Parameters of a scenario.
@@ -307,18 +307,18 @@ fn who_has_left_reads_nothing_of_what_comes_after_the_next_change() {
         // The key changes because somebody leaves.
         let mut world = World::new(&scenario, seed);
         let leaves = ms(200 + below(&mut draws(seed, 9), 3_000));
-        let former = Former::new(world.servers[0], leaves);
+        let leaver = Leaver::new(world.servers[0], leaves);
         let node = world.spare;
-        world.simulation.set_app(node, former, Instant::EPOCH).unwrap();
+        world.simulation.set_app(node, leaver, Instant::EPOCH).unwrap();
         world.run(&scenario);
         let now = world.simulation.now();
         world.simulation.run_until(now.max(leaves) + Duration::from_secs(20));
-        let former = world.simulation.app::<Former>(node).unwrap();
-        assert!(former.read_before > 0, "it was admitted");
+        let leaver = world.simulation.app::<Leaver>(node).unwrap();
+        assert!(leaver.read_before > 0, "it was admitted");
         // A second between changes, and the delays of sessions and of randomness.
-        let last = former.last_read.unwrap();
+        let last = leaver.last_read.unwrap();
         assert!(last < leaves + Duration::from_secs(3), "{last:?}, left at {leaves:?}");
-        heard.fetch_add(former.unreadable, Ordering::Relaxed);
+        heard.fetch_add(leaver.unreadable, Ordering::Relaxed);
     });
     assert!(heard.into_inner() > 400, "it heard enough that it could not read");
 }

@@ -10,9 +10,9 @@ use umbel_wire::repository::{ClientMessage, GroupKey, ServerMessage};
 use super::server::{CONTROL, DATA};
 use super::sessions::Frame;
 
-/// The former client.
+/// The leaver client.
 #[derive(Debug)]
-pub(super) struct Former {
+pub(super) struct Leaver {
     server: NodeId,
     leaves: Instant,
     has_left: bool,
@@ -25,10 +25,10 @@ pub(super) struct Former {
     pub(super) unreadable: u64,
 }
 
-impl Former {
+impl Leaver {
     /// Creates a client of a server that leaves at a time.
-    pub(super) fn new(server: NodeId, leaves: Instant) -> Former {
-        Former {
+    pub(super) fn new(server: NodeId, leaves: Instant) -> Leaver {
+        Leaver {
             server,
             leaves,
             has_left: false,
@@ -54,7 +54,7 @@ impl Former {
     }
 }
 
-impl App for Former {
+impl App for Leaver {
     fn start(&mut self, context: &mut Context<'_>) {
         let server = self.server;
         for (source, number) in [(Some(server), DATA), (None, CONTROL + server.0)] {
