@@ -17,7 +17,7 @@
 //! Loss on the link of a server or of a switch is shared by all hosts behind it. Loss on a
 //! receiver's own link is independent of all others.
 //!
-//! - [`file`] reads the TOML form, and [`Topology::to_toml`] writes it.
+//! - [`mod@file`] reads the TOML form, and [`Topology::to_toml`] writes it.
 //! - [`link_model`] is one direction of a link, as the lab's emulator applies it.
 //! - [`Mistake`] says what is wrong with a file, with its line.
 

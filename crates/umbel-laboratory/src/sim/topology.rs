@@ -22,7 +22,7 @@ pub(super) struct TopologyArgs {
     /// A generator, or a scenario file
     #[arg(value_name = "GENERATOR|FILE")]
     what: String,
-    /// Parameters, as in the section [topology] of a scenario
+    /// Parameters, as in the section `topology` of a scenario
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
