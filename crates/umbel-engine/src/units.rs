@@ -1,4 +1,4 @@
-//! Rates and sizes as people write them.
+//! Rates, sizes and counts as people write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -165,9 +165,31 @@ impl fmt::Display for ByteCount {
     }
 }
 
+/// Formats a number of things: "1 file", "2 files". The noun is in the singular; one that ends with
+/// a consonant and `y` gets `ies`.
+pub fn counted<N: fmt::Display + PartialEq + From<u8> + Copy>(count: N, noun: &str) -> String {
+    if count == N::from(1) {
+        return format!("1 {noun}");
+    }
+    let stem = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+    match stem {
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {noun}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_singular_and_none_or_several_are_plural() {
+        let counts = [counted(0_u64, "file"), counted(1_u32, "file"), counted(2_usize, "file")];
+        assert_eq!(counts, ["0 files", "1 file", "2 files"]);
+        assert_eq!(counted(2_u8, "copy"), "2 copies");
+        assert_eq!(counted(1_u8, "copy"), "1 copy");
+        assert_eq!(counted(3_u16, "day"), "3 days");
+    }
 
     #[test]
     fn rates_are_read_as_people_write_them() {
