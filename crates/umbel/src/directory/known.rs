@@ -6,6 +6,7 @@
 //! Of several lines with one name the last counts. Receivers that run at once add lines one after
 //! the other, and versions have one length, so that they are changed in their place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -27,7 +28,6 @@ const MOST: u64 = 16 << 20;
 /// The file with the senders that are known.
 #[derive(Clone, Debug)]
 pub struct KnownSenders {
-    noun: Noun,
     path: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl KnownSenders {
             Noun::Feed => feeds,
             Noun::Stream => streams,
         };
-        KnownSenders { noun, path: directory.join(name) }
+        KnownSenders { path: directory.join(name) }
     }
 
     /// Looks up the sender of what a user names, before it is sought. From now on the selector
@@ -71,15 +71,39 @@ impl KnownSenders {
         }
     }
 
+    /// Returns a name of which something was received last from the holder of this key.
+    fn name_of(&self, pin: Pin) -> anyhow::Result<Option<String>> {
+        let mut last = BTreeMap::new();
+        match File::open(&self.path) {
+            Ok(file) => self.read(&file, |known, of, _| {
+                last.insert(of.to_owned(), known.pin);
+            })?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| self.cannot("read")),
+        }
+        Ok(last.into_iter().find_map(|(name, of)| (of == pin).then_some(name)))
+    }
+
     /// Returns the last line of a name, and its place in the file.
     fn find(&self, file: &File, name: &SessionName) -> anyhow::Result<Option<(Known, u64)>> {
+        let mut found = None;
+        self.read(file, |known, of, place| {
+            if of == name.as_str() {
+                found = Some((known, place));
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Reads the lines: what each says, of which name, and its place in the file.
+    fn read(&self, file: &File, mut line_of: impl FnMut(Known, &str, u64)) -> anyhow::Result<()> {
         let mut text = String::new();
         file.take(MOST + 1).read_to_string(&mut text).with_context(|| self.cannot("read"))?;
         let shown = self.path.display();
         if text.len() as u64 > MOST {
             bail!("{shown} is far too long: remove lines from it");
         }
-        let (mut found, mut place) = (None, 0);
+        let mut place = 0;
         for (number, line) in (1..).zip(text.split_inclusive('\n')) {
             let (start, line) = (place, line.trim_end_matches('\n'));
             place += line.len() as u64 + 1;
@@ -89,11 +113,9 @@ impl KnownSenders {
                 }
                 bail!("line {number} of {shown} is not `PIN NAME`: remove it");
             };
-            if of == name.as_str() {
-                found = Some((known, start));
-            }
+            line_of(known, of, start);
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Remembers that a session of this name comes from the holder of this key, and its version.
@@ -166,8 +188,8 @@ pub struct Acquaintance {
 
 impl Acquaintance {
     /// Believes the sender of a session that was found, remembers it, and tells the user if nothing
-    /// speaks for it. From now on the selector selects what comes from it alone, and nothing
-    /// earlier.
+    /// speaks for it: neither a pin nor anything received from it before. From now on the selector
+    /// selects what comes from it alone, and nothing earlier.
     ///
     /// # Errors
     ///
@@ -179,13 +201,12 @@ impl Acquaintance {
         source: impl fmt::Display,
         note: impl FnOnce(&str),
     ) -> anyhow::Result<()> {
-        let name = &selector.name;
         if self.known != Some(signer) && self.asked.is_none() {
-            let command = self.senders.noun.sender();
-            note(&format!(
-                "`{name}` comes from {source} for the first time: its key {signer} is \
-                 remembered, and must be the one that `{command}` printed there"
-            ));
+            match self.senders.name_of(signer)? {
+                // Whoever trusts a sender has looked at its key before.
+                Some(other) => tracing::info!("its key is that of {other:?}"),
+                None => note(&format!("new sender {source}: compare its key there: {signer}")),
+            }
         }
         self.follow(selector, (signer, version))
     }
@@ -255,6 +276,28 @@ mod tests {
             format!("umbel-feed://nightly?pin={other}").parse().unwrap();
         known().look_up(&mut next).unwrap();
         assert_eq!((next.pin, next.since), (Some(other), 0));
+    }
+
+    #[test]
+    fn the_first_session_of_a_sender_shows_its_key_and_others_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let meet = |name: &str, pin: Pin| {
+            let known = KnownSenders::in_dir(Noun::Feed, directory.path());
+            let mut selector: SessionSelector = name.parse().unwrap();
+            let mut said = Vec::new();
+            let acquaintance = known.look_up(&mut selector).unwrap();
+            let note = |line: &str| said.push(line.to_owned());
+            acquaintance.made(&mut selector, (pin, Some(1)), "192.0.2.2", note).unwrap();
+            said
+        };
+        let [one, two] = [1, 2].map(|digest| Pin::from_digest([digest; 32]));
+        let said = meet("monday", one).join("\n");
+        assert!(said.contains("192.0.2.2") && said.contains(&one.to_string()), "{said}");
+        assert!(said.len() < 100, "it fits into a line: {said}");
+        assert_eq!(meet("monday", one), [""; 0]);
+        assert_eq!(meet("tuesday", one), [""; 0], "the key is known");
+        assert_eq!(meet("wednesday", two).len(), 1, "another sender");
+        assert_eq!(meet(&format!("umbel-feed://x?pin={two}"), two), [""; 0]);
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn is_tentative(table: &str, address: Ipv6Addr, index: u32) -> bool {
     })
 }
 
-const MTU_CHECK: &str = "mtu";
+pub(super) const MTU_CHECK: &str = "mtu";
 
 /// Checks whether packets of `packet_len` bytes of UDP payload fit the interface.
 pub(super) fn check_mtu(interface: &Interface, family: Family, packet_len: usize) -> Finding {

@@ -125,6 +125,12 @@ pub fn quick_for_feeds(interface: &Interface) -> Option<Finding> {
     let mut findings = Vec::new();
     let request = HostRequest { await_querier: false, ..HostRequest::for_interface(interface) };
     examine_host(&request, &mut |finding| findings.push(finding));
+    keeps_feeds_out(findings)
+}
+
+/// Returns the first problem that keeps announcements out, which are small enough for any MTU.
+fn keeps_feeds_out(mut findings: Vec<Finding>) -> Option<Finding> {
+    findings.retain(|finding| finding.check != interface::MTU_CHECK);
     most_probable(findings).filter(|finding| finding.verdict == Verdict::Problem)
 }
 
@@ -165,6 +171,15 @@ mod tests {
         assert_eq!(found, Some(firewall));
         assert_eq!(most_probable(vec![buffer.clone(), bridge.clone()]), Some(bridge));
         assert_eq!(most_probable(vec![buffer, Finding::ok("mtu", "fine")]), None);
+    }
+
+    #[test]
+    fn a_small_mtu_is_no_reason_why_nothing_is_announced() {
+        let mtu = Finding::problem(interface::MTU_CHECK, "1400 bytes");
+        let firewall = Finding::problem("firewall", "drops");
+        assert_eq!(keeps_feeds_out(vec![mtu.clone()]), None);
+        assert_eq!(keeps_feeds_out(vec![mtu.clone(), firewall.clone()]), Some(firewall));
+        assert_eq!(most_probable(vec![mtu.clone()]), Some(mtu), "of data it is");
     }
 
     #[test]
