@@ -1,6 +1,7 @@
 //! Studies: the runs of a scenario file at each point of its sweep, as a table, plots and a page.
 
 use std::fmt::Write as _;
+use umbel_engine::units::counted;
 
 use umbel_sim::scenario::Study;
 use umbel_sim::scenario::report::Results;
@@ -208,9 +209,9 @@ impl Runs<'_> {
     }
 
     fn intro(&self, seeds: usize) -> String {
-        let points = self.study.points();
+        let (points, runs) = (counted(self.study.points(), "point"), counted(seeds, "run"));
         let mut intro = format!(
-            "{points} points, {seeds} runs each, with the same seeds at every point. An interval \
+            "{points}, {runs} each, with the same seeds at every point. An interval \
              contains the mean over infinitely many runs with 95 % probability (Student's t)."
         );
         for warning in self.warnings() {

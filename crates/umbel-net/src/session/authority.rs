@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, RootCertStore};
+use umbel_engine::units::counted;
 
 use super::bounded::read_bounded;
 use super::identity::Identity;
@@ -163,13 +164,13 @@ fn read_pem<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, AuthorityEr
 pub(super) fn problem(error: &CertificateError) -> String {
     match error {
         CertificateError::ExpiredContext { time, not_after } => format!(
-            "it ended {} days ago: renew it, or set this host's clock",
-            time.as_secs().saturating_sub(not_after.as_secs()) / DAY_S
+            "it ended {} ago: renew it, or set this host's clock",
+            counted(time.as_secs().saturating_sub(not_after.as_secs()) / DAY_S, "day")
         ),
         CertificateError::Expired => "it has ended: renew it, or set this host's clock".to_owned(),
         CertificateError::NotValidYetContext { time, not_before } => format!(
-            "it begins in {} days: set this host's clock, or wait",
-            not_before.as_secs().saturating_sub(time.as_secs()).div_ceil(DAY_S)
+            "it begins in {}: set this host's clock, or wait",
+            counted(not_before.as_secs().saturating_sub(time.as_secs()).div_ceil(DAY_S), "day")
         ),
         CertificateError::NotValidYet => {
             "it is not valid yet: set this host's clock, or wait".to_owned()

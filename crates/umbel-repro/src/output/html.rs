@@ -71,9 +71,10 @@ fn verdicts(html: &mut String, report: &Report) {
     let [ok, misses, undecided] =
         [Verdict::Ok, Verdict::Miss, Verdict::Undecided].map(|verdict| report.count(verdict));
     let rows = report.judged();
+    let class = if ok > 0 { "ok" } else { "soft" };
     let _ = write!(
         html,
-        "<p class=\"verdicts\"><span class=\"ok\">{ok} of {rows} within tolerance</span>"
+        "<p class=\"verdicts\"><span class=\"{class}\">{ok} of {rows} within tolerance</span>"
     );
     if misses > 0 {
         let _ = write!(html, " · <span class=\"miss\">{misses} missed</span>");

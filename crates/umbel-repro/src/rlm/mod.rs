@@ -18,6 +18,7 @@ mod verdicts;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use umbel_engine::units::counted;
 
 use self::scenario::Scenario;
 use crate::certainty::judged;
@@ -128,10 +129,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         paper: "rlm",
         title: "Receiver-driven Layered Multicast (McCanne, Jacobson and Vetterli)".to_owned(),
         intro: format!(
-            "{} scenarios of 10 simulated minutes, {} runs of each, with Umbel's own engines. Curves \
+            "{} of 10 simulated minutes, {} of each, with Umbel's own engines. Curves \
              show means with 95 % confidence intervals.",
-            runs.len(),
-            options.seeds
+            counted(runs.len(), "scenario"),
+            counted(options.seeds, "run")
         ),
         figures,
         rows,

@@ -19,6 +19,7 @@ mod verdicts;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use umbel_engine::units::counted;
 
 use self::kernel::{Laboratory, Sessions};
 use self::scenario::Scenario;
@@ -154,10 +155,10 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
         paper: "smo",
         title: "TCP-SMO (Liang and Cheriton)".to_owned(),
         intro: format!(
-            "{} scenarios, {} runs of each, with Umbel's own source and model receivers, whose \
+            "{}, {} of each, with Umbel's own source and model receivers, whose \
              bytes are all compared. Curves show means with 95 % confidence intervals.",
-            runs.len(),
-            options.seeds
+            counted(runs.len(), "scenario"),
+            counted(options.seeds, "run")
         ),
         figures,
         rows,

@@ -22,6 +22,7 @@ mod verdicts;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use umbel_engine::units::counted;
 
 use self::scale::Sizes;
 use self::transfer::Transfer;
@@ -142,8 +143,9 @@ pub fn run(options: &Options, progress: &dyn Progress) -> Report {
 }
 
 fn intro(transfers: usize, runs: u32) -> String {
+    let (transfers, runs) = (counted(transfers, "transfer"), counted(runs, "run"));
     format!(
-        "{transfers} transfers, {runs} runs of each, on Umbel's own engines in a simulated network of the \
+        "{transfers}, {runs} of each, on Umbel's own engines in a simulated network of the \
          seven sites of the paper. Curves show means with 95 % confidence intervals."
     )
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::Instant;
 use umbel_engine::basep::SourceConfig;
+use umbel_engine::units::counted;
 use umbel_topology::Mistake;
 
 use super::protocol::{Programs, Protocol, Section};
@@ -166,12 +167,12 @@ impl Programs for Running {
             Measure::new("wrong", sum(|host| host.host().wrong())),
         ]);
         let text = format!(
-            "{}source     {} events to process: {} ACKs, {} time-outs, {} retransmissions\n",
+            "{}source     {} to process: {}, {}, {}\n",
             delay_table("receivers", std::iter::once(&clients)),
-            stats.load.total(),
-            stats.load.acks,
-            stats.load.timers,
-            stats.load.retransmissions,
+            counted(stats.load.total(), "event"),
+            counted(stats.load.acks, "ACK"),
+            counted(stats.load.timers, "time-out"),
+            counted(stats.load.retransmissions, "retransmission"),
         );
         let count = |value| self.receivers.counts(simulation, value);
         let mut columns = self.receivers.names_and_delays(simulation);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 use umbel_engine::repository::source::SourceStats;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 
 pub use super::table::{Column, Table};
 use crate::network::NodeId;
@@ -220,9 +220,11 @@ impl fmt::Display for ServerReport {
         let ServerReport { transmissions, retransmissions, packets, bytes, naks } = *self;
         write!(
             f,
-            "server   {packets} data packets, {}, in {transmissions} transmissions, \
-             {retransmissions} of them retransmissions; {naks} NAKs",
-            ByteCount(bytes)
+            "server   {}, {}, in {}, {retransmissions} of them again; {}",
+            counted(packets, "data packet"),
+            ByteCount(bytes),
+            counted(transmissions, "transmission"),
+            counted(naks, "NAK")
         )
     }
 }
@@ -232,7 +234,7 @@ impl fmt::Display for Report {
         writeln!(f, "seed {} · {:.3} s simulated", self.seed, self.simulated_s)?;
         writeln!(f, "{}", self.results.text.trim_end())?;
         let Network { hops, lost, queue_drops, down, undelivered, .. } = self.network;
-        write!(f, "network  {hops} packet-hops: {lost} lost")?;
+        write!(f, "network  {}: {lost} lost", counted(hops, "packet-hop"))?;
         for (count, what) in [
             (queue_drops, "dropped by queues"),
             (down, "on cut links"),
@@ -244,7 +246,8 @@ impl fmt::Display for Report {
         }
         let Network { messages, message_bytes, .. } = self.network;
         if messages > 0 {
-            write!(f, "; {messages} messages, {}", ByteCount(message_bytes))?;
+            let messages = counted(messages, "message");
+            write!(f, "; {messages}, {}", ByteCount(message_bytes))?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use umbel_engine::Instant;
 use umbel_engine::smo::receiver::ReceiverConfig;
 use umbel_engine::smo::{Congestion, Fairness, SourceConfig};
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 use umbel_topology::Mistake;
 use umbel_topology::values::{Time, Written};
 
@@ -324,14 +324,13 @@ impl Programs for Running {
         ];
         measures.extend(clients.measures().into_iter().take(4));
         let text = format!(
-            "{}source     {} segments multicast, {} again, {} again by unicast; {} ACKs; {} \
-             time-outs\n",
+            "{}source     {} multicast, {} again, {} again by unicast; {}; {}\n",
             delay_table("receivers", std::iter::once(&clients)),
-            stats.multicast.segments,
+            counted(stats.multicast.segments, "segment"),
             stats.multicast_again.segments,
             stats.unicast_again.segments,
-            acks,
-            stats.timeouts,
+            counted(acks, "ACK"),
+            counted(stats.timeouts, "time-out"),
         );
         let name = |node: NodeId| simulation.network().name(node).to_owned();
         let value = |value: fn(&Member) -> u64| {

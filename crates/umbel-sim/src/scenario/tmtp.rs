@@ -9,7 +9,7 @@ use umbel_engine::Instant;
 use umbel_engine::tmtp::{
     BlockCount, ReceiverConfig, RepairConfig, SourceConfig, TimingConfig, TreeConfig,
 };
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted};
 use umbel_topology::Mistake;
 use umbel_topology::values::{Time, Written};
 use umbel_wire::feed::Recovery;
@@ -348,11 +348,11 @@ impl Programs for Running {
             Measure::new("wrong", sum(|host| u64::from(host.host().gone()))),
         ]);
         let text = format!(
-            "{}source     {} events to process, {} repairs; {} managers, {} events each on average\n",
+            "{}source     {} to process, {}; {}, {} events each on average\n",
             delay_table("receivers", std::iter::once(&clients)),
-            source.load.total(),
-            source.repairs_sent + source.dmcasts_sent,
-            managers.len(),
+            counted(source.load.total(), "event"),
+            counted(source.repairs_sent + source.dmcasts_sent, "repair"),
+            counted(managers.len(), "manager"),
             (events.iter().sum::<f64>() / events.len().max(1) as f64).round(),
         );
         let tables = vec![self.receivers_table(simulation), links(simulation)];

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use umbel_engine::Instant;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 
 use super::Stream;
 use super::observer::{Ear, Loss, Observation, Observed, Read, Traffic};
@@ -199,9 +199,12 @@ impl Sums {
         let number =
             |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.3}"));
         let mut text = format!(
-            "receivers  {}, of which {} have all {} packets; {} packets were lost somewhere, {} \
-             times at a receiver\n",
-            clients.count, clients.finished, self.packets, self.losses, self.missed
+            "receivers  {} of {} with {}; {} lost somewhere, {} at a receiver\n",
+            clients.finished,
+            clients.count,
+            counted(self.packets, "packet"),
+            counted(self.losses, "packet"),
+            counted(self.missed, "time")
         );
         let _ = writeln!(
             text,
