@@ -2,7 +2,8 @@
 //! of every command, output for people and for machines, exit codes, options from a file.
 //!
 //! - [`run`] parses a command line and runs a command, for a program that is a [`Program`].
-//! - [`output`] has results, notes, progress and errors.
+//! - [`output`] has results, notes and errors.
+//! - [`screen`] keeps lines that change at the bottom of the terminal; [`meter`] shows progress there.
 //! - [`config_file`] reads options from a TOML file.
 //! - [`signals`] hears Ctrl-C.
 //! - [`programs`] finds the other program of Umbel, beside this one or on the path.
@@ -10,14 +11,17 @@
 //! - [`testing`] is what the tests of both programs share.
 
 pub mod config_file;
+pub mod meter;
 pub mod output;
 mod panics;
 pub mod process;
 pub mod programs;
+pub mod screen;
 pub mod signals;
 pub mod testing;
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -67,23 +71,25 @@ pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
     let args = match config_file::expand(args, &P::command(), P::FOREIGN) {
         Ok(args) => args,
         Err(error) => {
-            eprintln!("umbel: {error:#}");
+            let _ = writeln!(std::io::stderr(), "umbel: {error:#}");
             return ExitCode::from(2);
         }
     };
     let program = match P::try_parse_from(args) {
         Ok(program) => program,
         Err(error) => {
-            // Help and version are not errors.
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+            let printed = error.print();
+            // Help and version are not errors, and whoever has read enough of them is no failure.
+            let failed = printed.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
+            return ExitCode::from(if error.use_stderr() { 2 } else { failed.into() });
         }
     };
     let Global { json, quiet, verbose, .. } = *program.global();
     forbid_core_dumps();
     start_logging(verbose);
     let output = Output::new(json, quiet);
-    program.execute(&output).unwrap_or_else(|error| {
+    let result = program.execute(&output);
+    result.and_then(|code| output.finish().map(|()| code)).unwrap_or_else(|error| {
         output.error(&error);
         ExitCode::from(1)
     })
@@ -114,7 +120,7 @@ fn start_logging(verbose: u8) {
     let filter =
         in_detail.unwrap_or_else(|| Targets::new().with_targets(LOGGED.map(|name| (name, level))));
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| screen::Above)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .without_time();
     // A second start, as in tests, changes nothing.

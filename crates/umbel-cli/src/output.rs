@@ -1,8 +1,12 @@
 //! Destinations of output: standard error for people, JSON on standard output for machines.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::{Arc, OnceLock};
 
+use anyhow::bail;
 use serde::Serialize;
+
+use super::screen::above;
 
 /// Output of a command.
 #[derive(Clone, Debug)]
@@ -10,12 +14,16 @@ pub struct Output {
     json: bool,
     quiet: bool,
     terminal: bool,
+    /// The first failure of standard output.
+    broken: Arc<OnceLock<std::io::Error>>,
 }
 
 impl Output {
     /// Creates the output that the command line asks for.
     pub fn new(json: bool, quiet: bool) -> Output {
-        Output { json, quiet, terminal: std::io::stderr().is_terminal() }
+        let moves = std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
+        let terminal = std::io::stderr().is_terminal() && moves;
+        Output { json, quiet, terminal, broken: Arc::default() }
     }
 
     /// Returns whether the output is for machines.
@@ -35,28 +43,24 @@ impl Output {
 
     /// Prints a JSON object on its own line, if the output is for machines.
     pub fn json(&self, value: &impl Serialize) {
-        if !self.json {
-            return;
-        }
-        if let Ok(line) = serde_json::to_string(value) {
-            let mut out = std::io::stdout().lock();
-            // A reader that is gone is no reason to stop the transfer.
-            let _ = writeln!(out, "{line}");
-            let _ = out.flush();
+        if self.json
+            && let Ok(line) = serde_json::to_string(value)
+        {
+            self.print(&line);
         }
     }
 
     /// Prints a line for people.
     pub fn note(&self, line: impl AsRef<str>) {
         if self.notes() {
-            let _ = writeln!(std::io::stderr(), "{}", line.as_ref());
+            let _ = above(|| writeln!(std::io::stderr(), "{}", line.as_ref()));
         }
     }
 
     /// Prints a result for people, on standard output.
     pub fn result(&self, line: impl AsRef<str>) {
         if !self.json {
-            let _ = writeln!(std::io::stdout(), "{}", line.as_ref());
+            self.print(line.as_ref());
         }
     }
 
@@ -64,7 +68,38 @@ impl Output {
     pub fn error(&self, error: &anyhow::Error) {
         let text = one_line(error);
         self.json(&serde_json::json!({ "event": "error", "message": text }));
-        let _ = writeln!(std::io::stderr(), "umbel: {text}");
+        let _ = above(|| writeln!(std::io::stderr(), "umbel: {text}"));
+    }
+
+    /// Prints a line on standard output. Transfers go on though nobody reads of them any more.
+    fn print(&self, line: &str) {
+        let printed = above(|| {
+            let mut stdout = std::io::stdout().lock();
+            writeln!(stdout, "{line}").and_then(|()| stdout.flush())
+        });
+        if let Err(error) = printed {
+            let _ = self.broken.set(error);
+        }
+    }
+
+    /// Returns whether standard output takes what is printed. A command that only prints can end
+    /// if it does not.
+    pub fn is_read(&self) -> bool {
+        self.broken.get().is_none()
+    }
+
+    /// Ends the output.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be printed, unless its reader has gone away, as `head` does.
+    pub fn finish(&self) -> anyhow::Result<()> {
+        match self.broken.get() {
+            Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+                bail!("cannot write standard output: {error}")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -103,73 +138,6 @@ fn is_deceptive(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}'
     )
-}
-
-/// A progress line on a terminal; nothing elsewhere.
-#[derive(Debug)]
-pub struct Meter {
-    bar: indicatif::ProgressBar,
-    output: Output,
-}
-
-impl Meter {
-    /// Shows a message that changes.
-    pub fn spinner(output: &Output) -> Meter {
-        Meter::new(output, indicatif::ProgressBar::new_spinner(), "{spinner} {msg}")
-    }
-
-    /// Shows bytes done, rate and time left.
-    pub fn bytes(output: &Output) -> Meter {
-        let template = "{bar:24} {bytes}/{total_bytes} {bytes_per_sec} {eta} left · {msg}";
-        Meter::new(output, indicatif::ProgressBar::new(0), template)
-    }
-
-    /// Shows the share of some work that is done, and time left.
-    pub fn work(output: &Output) -> Meter {
-        let template = "{bar:24} {percent:>3} % {elapsed} so far, {eta} left {msg}";
-        Meter::new(output, indicatif::ProgressBar::new(0), template)
-    }
-
-    fn new(output: &Output, bar: indicatif::ProgressBar, template: &str) -> Meter {
-        if !output.draws() {
-            bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-        }
-        if let Ok(style) = indicatif::ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Meter { bar, output: output.clone() }
-    }
-
-    /// Returns the bar of the meter, to be drawn with others.
-    pub fn bar(&self) -> &indicatif::ProgressBar {
-        &self.bar
-    }
-
-    /// Sets how much of the total is done.
-    pub fn position(&self, done: u64, total: u64) {
-        self.bar.set_length(total);
-        self.bar.set_position(done);
-    }
-
-    /// Sets the message beside the bar.
-    pub fn message(&self, text: String) {
-        self.bar.set_message(text);
-        self.bar.tick();
-    }
-
-    /// Prints a line above the bar that stays.
-    pub fn note(&self, line: &str) {
-        if self.output.draws() {
-            self.bar.println(line);
-        } else {
-            self.output.note(line);
-        }
-    }
-
-    /// Removes the bar.
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ const EXIT_CODE: i32 = 101;
 /// backtrace.
 pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
+        super::screen::abandon();
         let mut stderr = std::io::stderr().lock();
         let _ = writeln!(stderr, "{}", line(info));
         let backtrace = Backtrace::capture();

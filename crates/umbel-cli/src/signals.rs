@@ -28,6 +28,7 @@ pub fn watch() -> std::io::Result<Watch> {
     std::thread::Builder::new().name("umbel-signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             if seen.swap(true, Ordering::AcqRel) {
+                super::screen::abandon();
                 std::process::exit(128 + signal);
             }
             let _ = end.try_send(());

@@ -165,6 +165,11 @@ impl fmt::Display for ByteCount {
     }
 }
 
+/// Formats a rate in bits per second, which may be 0.
+pub fn rate_text(bits_per_s: u64) -> String {
+    Rate::from_bits_per_s(bits_per_s).map_or("0 bit/s".to_owned(), |rate| rate.to_string())
+}
+
 /// Formats a number of things: "1 file", "2 files". The noun is in the singular; one that ends with
 /// a consonant and `y` gets `ies`.
 pub fn counted<N: fmt::Display + PartialEq + From<u8> + Copy>(count: N, noun: &str) -> String {
@@ -181,6 +186,11 @@ pub fn counted<N: fmt::Display + PartialEq + From<u8> + Copy>(count: N, noun: &s
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_may_be_none() {
+        assert_eq!([0, 1, 64_000].map(rate_text), ["0 bit/s", "1 bit/s", "64.0 kbit/s"]);
+    }
 
     #[test]
     fn one_thing_is_singular_and_none_or_several_are_plural() {

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
-use umbel_cli::output::{Meter, Output};
+use umbel_cli::meter::Meter;
+use umbel_cli::output::Output;
 use umbel_cli::programs::Umbel;
+use umbel_engine::units::counted;
 use umbel_repro::archive::{Archive, Origin, Use};
-use umbel_repro::output::{Report, Row, Verdict, write_index};
+use umbel_repro::output::{Certainty, Report, Row, Verdict, write_index};
 use umbel_repro::pool::{Pool, Progress, all_cores};
 use umbel_repro::repository;
 use umbel_repro::repository::Part;
@@ -337,11 +339,18 @@ fn show(report: &Report, common: &Common, took: Duration, output: &Output) {
         "seconds": took.as_secs_f64(),
     }));
     output.note(format!(
-        "{ok} of {rows} numbers are within their bounds, {misses} are not, {undecided} are \
-         undecided; {} ({:.0} s)",
+        "{ok} of {} within the bounds, {misses} outside, {undecided} undecided; {} ({:.0} s)",
+        counted(rows, "number"),
         page.display(),
         took.as_secs_f64()
     ));
+    if undecided > 0 {
+        output.note(if report.rows.iter().any(|row| row.certainty == Certainty::Unknown) {
+            "undecided: too few runs to tell; take at least --seeds 5"
+        } else {
+            "undecided: a bound lies within the interval of a number; more --seeds narrow it"
+        });
+    }
 }
 
 /// The progress bar. Where it cannot be drawn, each tenth of the work has a line.
@@ -357,13 +366,13 @@ struct Bar {
 impl Progress for Bar {
     fn expect(&self, total: u64) {
         self.total.store(total, Ordering::Relaxed);
-        self.meter.position(self.done.load(Ordering::Relaxed), total);
+        self.meter.share(self.done.load(Ordering::Relaxed), total);
     }
 
     fn advance(&self, work: u64) {
         let done = self.done.fetch_add(work, Ordering::Relaxed) + work;
         let total = self.total.load(Ordering::Relaxed);
-        self.meter.position(done, total);
+        self.meter.share(done, total);
         let tenths = done * 10 / total.max(1);
         if !self.output.draws() && self.told.fetch_max(tenths, Ordering::Relaxed) < tenths {
             self.output.note(format!("{} % of the runs are done", tenths * 10));

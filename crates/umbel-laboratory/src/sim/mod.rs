@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
+use umbel_engine::units::counted;
 use umbel_sim::scenario::Study;
 
 use umbel_cli::output::Output;
@@ -71,14 +72,16 @@ fn check(scenarios: &[PathBuf], output: &Output) -> anyhow::Result<ExitCode> {
                 let mut event = json!({
                     "event": "scenario", "file": file, "ok": true, "nodes": nodes, "links": links,
                 });
-                let mut line = format!("{file}: {nodes} nodes, {links} links");
+                let (nodes, links) = (counted(nodes, "node"), counted(links, "link"));
+                let mut line = format!("{file}: {nodes}, {links}");
                 for (what, count) in extent {
                     event[what] = count.into();
-                    let _ = write!(line, ", {count} {what}");
+                    let one = what.strip_suffix('s').unwrap_or(what);
+                    let _ = write!(line, ", {}", counted(count, one));
                 }
                 if points > 1 {
                     event["points"] = points.into();
-                    let _ = write!(line, ", {points} points");
+                    let _ = write!(line, ", {}", counted(points, "point"));
                 }
                 output.json(&event);
                 output.result(line);

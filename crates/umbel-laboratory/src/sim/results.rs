@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use umbel_engine::units::counted;
 use umbel_sim::scenario::report::{Clients, Table};
 use umbel_sim::scenario::{Report, Scenario, Study};
 use umbel_sim::statistics::mean_and_interval;
@@ -104,7 +105,7 @@ const SHOWN: usize = 5;
 
 /// Formats a line for each run, and the means with their confidence intervals.
 fn table(scenario: &Scenario, finished: &[Finished]) -> String {
-    let mut text = format!("{}, {} runs\n", scenario.name, finished.len());
+    let mut text = format!("{}, {}\n", scenario.name, counted(finished.len(), "run"));
     let Some(first) = finished.first().map(|run| &run.report.results) else { return text };
     let shown: Vec<&str> = first.measures.iter().take(SHOWN).map(|measure| measure.name).collect();
     let _ = write!(text, "{:>12} {:>15}", "seed", "finished");

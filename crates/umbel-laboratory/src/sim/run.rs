@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use serde_json::json;
-use umbel_cli::output::{Meter, Output};
+use umbel_cli::meter::Meter;
+use umbel_cli::output::Output;
 use umbel_cli::signals::{self, Watch};
+use umbel_engine::units::counted;
 use umbel_sim::scenario::{Run, Scenario, Study};
 use umbel_sim::trace::{self, FanOut, SummaryTracer};
 use umbel_topology::Mistake;
@@ -293,7 +295,7 @@ fn watch(
     signals: &Watch,
     is_over: impl Fn() -> bool,
 ) {
-    let meter = Meter::spinner(output);
+    let meter = Meter::new(output);
     let started = Instant::now();
     let mut told = started;
     while !is_over() {
@@ -301,7 +303,7 @@ fn watch(
             shared.stop.store(true, Ordering::Relaxed);
         }
         let progress = Progress::of(shared, started.elapsed());
-        meter.message(progress.line(scenario.ends()));
+        meter.message(&progress.line(scenario.ends()));
         if told.elapsed() >= TELL_EVERY {
             told = Instant::now();
             output.json(&json!({
@@ -370,12 +372,13 @@ impl Progress {
     fn line(&self, duration: Duration) -> String {
         let Progress { runs, runs_done, simulated, clients, clients_done, .. } = self;
         let mut line =
-            if *runs > 1 { format!("{runs_done}/{runs} runs · ") } else { String::new() };
+            if *runs > 1 { format!("{runs_done} of {runs} runs · ") } else { String::new() };
         let _ = write!(
             line,
-            "{:.1} of {:.0} s simulated · {clients_done}/{clients} clients done · {:.2} M events/s",
+            "{:.1} of {:.0} s simulated · {clients_done} of {} done · {:.2} M events/s",
             simulated.as_secs_f64(),
             duration.as_secs_f64(),
+            counted(*clients, "client"),
             self.events_per_s / 1e6,
         );
         if let Some(eta) = self.eta.filter(|eta| *eta >= Duration::from_secs(1)) {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use umbel_cli::output::Output;
+use umbel_engine::units::counted;
 use umbel_repro::estimate::Estimate;
 use umbel_repro::output::Report;
 use umbel_repro::study::Runs;
@@ -115,9 +116,10 @@ fn table(runs: &Runs<'_>, seeds: usize) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> = (0..lines[0].len()).map(|n| width(n).unwrap_or(0)).collect();
     let mut text = format!(
-        "{}: {} points, {seeds} runs each; means and half their 95 % intervals\n",
+        "{}: {}, {} each; means and half their 95 % intervals\n",
         runs.name,
-        study.points()
+        counted(study.points(), "point"),
+        counted(seeds, "run")
     );
     for line in &lines {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));

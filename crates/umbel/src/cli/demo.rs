@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted};
 
+use super::meter::Pace;
 use super::output::{Output, plain};
+use super::screen;
 use super::signals::{self, Watch};
 use crate::demo::{self, ClientOutcome, DemoOptions, Links, Outcome, Scene, Watcher};
 use crate::get::{Snapshot, Summary};
@@ -61,7 +62,8 @@ pub(super) fn run(args: DemoArgs, output: &Output) -> anyhow::Result<ExitCode> {
         Some(ClientOutcome { client, problem, .. }) => {
             let (verified, all) = (outcome.verified(), outcome.clients.len());
             let problem = plain(problem.as_deref().unwrap_or_default());
-            bail!("{verified} of {all} clients have what they asked for; {client}: {problem}")
+            let clients = counted(all, "client");
+            bail!("only {verified} of {clients} got what was asked for; {client}: {problem}")
         }
     }
 }
@@ -109,7 +111,7 @@ fn table(outcome: &Outcome) -> Vec<String> {
             busy.join(", ")
         ));
     }
-    let copies = format!("{} copies by unicast", outcome.clients.len());
+    let copies = format!("{} by unicast", counted(outcome.clients.len(), "copy"));
     lines.push(String::new());
     lines.push(format!(
         "{copies:<24}{:>9}   at least: no headers, nothing sent again",
@@ -128,10 +130,10 @@ fn table(outcome: &Outcome) -> Vec<String> {
         ));
     }
     lines.push(format!(
-        "{:<24}{:>9.2}   {} items of {}, all delivered after {:.1} s",
+        "{:<24}{:>9.2}   {} of {}, all delivered after {:.1} s",
         "ratio",
         outcome.ratio,
-        outcome.items,
+        counted(outcome.items, "item"),
         ByteCount(outcome.bytes),
         outcome.seconds
     ));
@@ -154,131 +156,164 @@ fn row(client: &ClientOutcome) -> String {
     )
 }
 
-/// A bar for each client, on a terminal.
+/// A line for each client, on a terminal.
 struct Screen {
     output: Output,
     signals: Watch,
-    all: MultiProgress,
-    bars: Vec<Bar>,
+    clients: Vec<Client>,
+    drawn: Option<Instant>,
 }
 
-struct Bar {
+struct Client {
     name: String,
-    bar: ProgressBar,
+    loss_percent: u32,
+    bytes: u64,
+    done: u64,
+    pace: Pace,
+    /// What is said beside the bar.
+    said: String,
+    is_over: bool,
 }
 
-/// Template of a bar: name and loss of the client's link, then its progress. A message that is too
-/// wide for the terminal is cut off.
-const UNDER_WAY: &str = "{prefix} {bar:20.cyan/dim} {percent:>3} %  {wide_msg}";
-/// Template of a bar at its end.
-const AT_THE_END: &str = "{prefix} {bar:20.green/dim} {percent:>3} %  {wide_msg}";
+/// Shortest time between two drawings.
+const DRAW_EVERY: Duration = Duration::from_millis(50);
+/// Cells of a bar.
+const CELLS: u64 = 20;
 
 impl Screen {
     fn new(output: Output, signals: Watch) -> Screen {
-        let target = if output.draws() {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let all = MultiProgress::with_draw_target(target);
-        Screen { output, signals, all, bars: Vec::new() }
+        Screen { output, signals, clients: Vec::new(), drawn: None }
     }
 
-    /// Prints a line above the bars, or in their place.
-    fn line(&self, line: &str) {
-        if self.output.draws() {
-            // A terminal that is gone is no reason to stop.
-            let _ = self.all.println(line);
-        } else {
-            self.output.note(line);
+    fn draw(&mut self, now: bool) {
+        let due = self.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_EVERY);
+        if self.output.draws() && (due || now) {
+            self.drawn = Some(Instant::now());
+            let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let line = |client: &Client| client.line(screen::columns(), colours);
+            screen::show(self.clients.iter().map(line).collect());
         }
     }
 
-    /// Ends the display: removes the bars, or leaves them as they are.
-    fn end(&self, clear: bool) {
-        if !clear {
-            return self.bars.iter().for_each(|Bar { bar, .. }| bar.abandon());
+    /// Ends the display: removes the lines, or leaves them as they are.
+    fn end(&mut self, clear: bool) {
+        if !self.output.draws() {
+            return;
         }
-        // A terminal that is gone is no reason to fail.
-        let _ = self.all.clear();
+        if clear {
+            screen::clear();
+        } else {
+            self.draw(true);
+            screen::leave();
+        }
     }
 }
 
-/// Returns the message beside the bar of a client that is under way.
-fn message(bar: &ProgressBar, snapshot: &Snapshot) -> String {
-    let bytes = bar.length().unwrap_or_default();
+impl Client {
+    /// Returns name and loss of the client's link, then its progress.
+    fn line(&self, columns: usize, colours: bool) -> String {
+        let Client { name, loss_percent, bytes, done, said, .. } = self;
+        let share = |of: u64| {
+            (u128::from(of) * u128::from(*done.min(bytes)) / u128::from(*bytes.max(&1))) as u64
+        };
+        let filled = if *bytes == 0 { CELLS } else { share(CELLS) };
+        let percent = if *bytes == 0 { 100 } else { share(100) };
+        let full = "━".repeat(filled as usize);
+        let rest = "─".repeat((CELLS - filled) as usize);
+        let bar = match (columns >= 78, colours) {
+            (false, _) => String::new(),
+            (true, false) => format!("{full}{rest} "),
+            (true, true) => {
+                let colour = if self.is_over { 32 } else { 36 };
+                format!("\x1b[{colour}m{full}\x1b[2;37m{rest}\x1b[0m ")
+            }
+        };
+        format!("{name:<3} {loss_percent:>2} % loss {bar}{percent:>3} %  {said}")
+    }
+
+    fn progress(&mut self, snapshot: &Snapshot) {
+        self.done = snapshot.bytes_done;
+        self.pace.mark(Instant::now(), self.done);
+        self.said = said(self.bytes, snapshot, self.pace.per_s());
+    }
+}
+
+/// Returns what is said of a client that is under way.
+fn said(bytes: u64, snapshot: &Snapshot, bytes_per_s: Option<f64>) -> String {
     let done = ByteCount(snapshot.bytes_done).to_string();
     let of = ByteCount(bytes).to_string();
     if !snapshot.connected {
         return format!("{done:>8} of {of:>8}  connecting");
     }
-    let bytes_per_s = bar.per_sec();
-    let left = (bytes - snapshot.bytes_done.min(bytes)) as f64 / bytes_per_s.max(1.0);
+    let left = bytes_per_s.map(|rate| (bytes.saturating_sub(snapshot.bytes_done)) as f64 / rate);
     // At first nothing is known, and long estimates are unreliable.
-    let left = if left < 100.0 { format!("{left:>3.0} s left") } else { " ".repeat(10) };
-    let rate = ByteCount(bytes_per_s as u64).to_string();
+    let left = left.filter(|left| *left < 100.0);
+    let left = left.map_or(" ".repeat(10), |left| format!("{left:>3.0} s left"));
+    let rate = bytes_per_s.and_then(|rate| Rate::from_bits_per_s((rate * 8.0) as u64));
+    let rate = rate.map_or(String::new(), |rate| rate.to_string());
     let lost = snapshot.loss * 100.0;
     let way = if snapshot.unicast { "  by unicast" } else { "" };
-    format!("{done:>8} of {of:>8}  {rate:>8}/s {left}  lost {lost:>4.1} %{way}")
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("━╸─")
+    format!("{done:>8} of {of:>8}  {left}  lost {lost:>4.1} %  {rate:>12}{way}")
 }
 
 impl Watcher for Screen {
     fn begin(&mut self, scene: &Scene) {
         let bytes = scene.items.iter().map(|item| item.bytes).sum();
-        self.line(&format!(
-            "serving {} items of {} at {} to {} clients",
-            scene.items.len(),
+        self.output.note(format!(
+            "serving {} of {} at {} to {}",
+            counted(scene.items.len(), "item"),
             ByteCount(bytes),
             scene.rate,
-            scene.clients.len()
+            counted(scene.clients.len(), "client")
         ));
         match &scene.links {
             Links::Namespaces => {
-                self.line("each client is a separate host, behind a link that loses packets");
+                let line = "each client is a separate host, behind a link that loses packets";
+                self.output.note(line);
             }
             Links::Loopback { reason } => {
-                self.line("over the loopback interface; each client loses packets on purpose");
-                self.line(&format!("(no emulated links: {})", plain(reason)));
+                let line = "over the loopback interface; each client loses packets on purpose";
+                self.output.note(line);
+                self.output.note(format!("(no emulated links: {})", plain(reason)));
             }
         }
         for client in &scene.clients {
-            let bar = self.all.add(ProgressBar::new(client.bytes()).with_style(style(UNDER_WAY)));
-            bar.set_prefix(format!("{:<3} {:>2} % loss", client.name, client.loss_percent));
-            bar.set_message(message(&bar, &Snapshot::default()));
-            self.bars.push(Bar { name: client.name.clone(), bar });
+            self.clients.push(Client {
+                name: client.name.clone(),
+                loss_percent: client.loss_percent,
+                bytes: client.bytes(),
+                done: 0,
+                pace: Pace::of_transfer(),
+                said: said(client.bytes(), &Snapshot::default(), None),
+                is_over: false,
+            });
         }
+        self.draw(true);
     }
 
     fn progress(&mut self, client: usize, snapshot: &Snapshot) {
-        let Bar { bar, .. } = &self.bars[client];
-        if bar.is_finished() {
-            return;
+        let client = &mut self.clients[client];
+        if !client.is_over {
+            client.progress(snapshot);
+            self.draw(false);
         }
-        bar.set_position(snapshot.bytes_done);
-        bar.set_message(message(bar, snapshot));
     }
 
     fn done(&mut self, client: usize, summary: &Summary) {
-        let Bar { bar, .. } = &self.bars[client];
-        bar.set_style(style(AT_THE_END));
-        bar.set_position(bar.length().unwrap_or_default());
-        let bytes = ByteCount(summary.bytes).to_string();
-        bar.abandon_with_message(format!(
-            "{bytes:>8} in {:.1} s, {} items, lost {:.1} %",
+        let client = &mut self.clients[client];
+        (client.is_over, client.done) = (true, client.bytes);
+        client.said = format!(
+            "{:>8} in {:.1} s, {}, lost {:.1} %",
+            ByteCount(summary.bytes).to_string(),
             summary.seconds,
-            summary.items,
+            counted(summary.items, "item"),
             summary.loss() * 100.0
-        ));
+        );
+        self.draw(true);
     }
 
     fn note(&mut self, client: usize, line: &str) {
-        self.line(&format!("{}: {}", self.bars[client].name, plain(line)));
+        self.output.note(format!("{}: {}", self.clients[client].name, plain(line)));
     }
 
     fn interrupted(&mut self) -> bool {

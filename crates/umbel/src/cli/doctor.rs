@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::process::ExitCode;
 
+use umbel_engine::units::counted;
 use umbel_net::session::{Credentials, Host, SessionUrl};
 
 use super::credentials::CredentialArgs;
@@ -130,9 +131,6 @@ impl Count {
     }
 
     fn summary(&self) -> String {
-        let count = |number: usize, what: &str| {
-            format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-        };
-        format!("{}, {}", count(self.problems, "problem"), count(self.warnings, "warning"))
+        format!("{}, {}", counted(self.problems, "problem"), counted(self.warnings, "warning"))
     }
 }

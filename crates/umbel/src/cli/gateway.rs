@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_wire::stream::Stream;
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::Teller;
+use super::teller::{Teller, dropped_line};
 use super::watch::{forged_line, with_forged};
 use crate::directory::SessionSelector;
 use crate::gateway::{
@@ -65,7 +65,7 @@ pub(super) struct GatewayArgs {
 pub(super) fn run(args: GatewayArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let name = args.stream.name.as_str().to_owned();
-    let host = Arc::new(Keeper { name, teller: Teller::live(output) });
+    let host = Arc::new(Keeper { name, teller: Teller::new(output) });
     let options = GatewayOptions {
         listen: args.listen,
         max_level: args.max_level,
@@ -79,7 +79,7 @@ pub(super) fn run(args: GatewayArgs, output: &Output) -> anyhow::Result<ExitCode
     let summary = gateway(options, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    host.teller.meter().clear();
+    host.teller.meter.clear();
     Ok(finish(&summary?, output))
 }
 
@@ -87,28 +87,23 @@ fn finish(summary: &GatewaySummary, output: &Output) -> ExitCode {
     output.json(&json!({ "event": "done", "summary": summary, "ok": true }));
     let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
     output.note(format!(
-        "{} segments in {:.1} s, {} left out, {} changes of the rendition; {} received, loss \
-         {:.2} %; {} files repaired by {}; {} join-experiments, {} failed",
-        summary.segments,
+        "{} in {:.1} s, {} left out, {}; {} received, loss {:.2} %; {} repaired by {}; {}, {} failed",
+        counted(summary.segments, "segment"),
         summary.seconds,
         summary.skipped,
-        summary.switches,
+        counted(summary.switches, "rendition change"),
         ByteCount(summary.bytes),
         loss * 100.0,
-        summary.repaired,
+        counted(summary.repaired, "file"),
         ByteCount(summary.repaired_bytes),
-        summary.experiments,
+        counted(summary.experiments, "join-experiment"),
         summary.failed
     ));
     if let Some(line) = forged_line(summary.forged, summary.unchecked) {
         output.note(line);
     }
-    if summary.dropped_here > 0 {
-        output.note(format!(
-            "{} datagrams were dropped by this host, which was too slow or has too small buffers: \
-             see `umbel doctor`",
-            summary.dropped_here
-        ));
+    if let Some(line) = dropped_line(summary.dropped_here) {
+        output.note(line);
     }
     ExitCode::SUCCESS
 }
@@ -143,10 +138,10 @@ impl GatewayObserver for Keeper {
         }));
         let repair = if stream.repair.is_some() { "" } else { ", which repairs nothing" };
         output.note(format!(
-            "`{}` of {}{repair}: {} renditions, on {} by {interface}",
+            "`{}` of {}{repair}: {}, on {} by {interface}",
             plain(stream.name.as_str()),
             stream.source,
-            stream.layers.len(),
+            counted(stream.layers.len(), "rendition"),
             stream.base
         ));
     }
@@ -163,18 +158,17 @@ impl GatewayObserver for Keeper {
 
     fn second(&self, snapshot: &GatewaySnapshot) {
         self.teller.output.json(&json!({ "event": "second", "second": snapshot }));
-        let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
         let line = format!(
             "rendition {} of {} · {} · loss {:.1} % · {:.0} s held · {} repaired · {} left out",
             snapshot.level,
             snapshot.layers,
-            rate.map_or("nothing".to_owned(), |rate| rate.to_string()),
+            rate_text(snapshot.rate_bits_per_s),
             snapshot.loss * 100.0,
             snapshot.held_s,
             snapshot.repaired,
             snapshot.skipped
         );
-        self.teller.meter().message(with_forged(line, snapshot.forged));
+        self.teller.meter.message(&with_forged(line, snapshot.forged));
     }
 
     fn note(&self, line: &str) {

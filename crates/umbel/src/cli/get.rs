@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
 
 use super::credentials::CredentialArgs;
 use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
 use super::token::TokenFileArgs;
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
@@ -83,40 +83,28 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let summary = get(options, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output)
 }
 
 fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     output.json(&json!({ "event": "done", "summary": summary, "ok": summary.failures.is_empty() && !summary.interrupted }));
     tracing::info!(
-        "{} packets, {} lost, {} NAKs, {} blocks by unicast, {} damaged, announcements {}",
-        summary.packets,
+        "{}, {} lost, {}, {} by unicast, {} damaged, announcements {}",
+        counted(summary.packets, "packet"),
         summary.lost,
-        summary.naks,
-        summary.unicast_blocks,
+        counted(summary.naks, "NAK"),
+        counted(summary.unicast_blocks, "block"),
         summary.damaged_blocks,
         if summary.control_group { "in the control group" } else { "on the session" }
     );
-    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
-    output.note(format!(
-        "{} items, {} in {:.1} s ({}/s), verified; {} were there; loss {:.2} %",
-        summary.items,
-        ByteCount(summary.bytes),
-        summary.seconds,
-        ByteCount(rate as u64),
-        summary.already_there,
-        summary.loss() * 100.0
-    ));
+    output.note(came(summary));
     if summary.resumed_bytes > 0 {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));
     }
-    if summary.dropped_here > 0 {
-        output.note(format!(
-            "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
-            summary.dropped_here
-        ));
+    if let Some(line) = dropped_line(summary.dropped_here) {
+        output.note(line);
     }
     if summary.interrupted {
         anyhow::bail!("interrupted; the same command goes on where it was");
@@ -133,6 +121,24 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// Returns what came, and how.
+fn came(summary: &Summary) -> String {
+    let Summary { items, already_there, bytes, seconds, packets, unicast_blocks, .. } = *summary;
+    let there = there(already_there);
+    let loss = summary.loss() * 100.0;
+    let way = match (packets, unicast_blocks) {
+        (0, 0) => String::new(),
+        (0, _) => "; by unicast".to_owned(),
+        (_, 0) => format!("; loss {loss:.2} %"),
+        (_, blocks) => format!("; loss {loss:.2} %, {} by unicast", counted(blocks, "block")),
+    };
+    if items == 0 {
+        return format!("no new items{there}{way}");
+    }
+    let (items, bytes, rate) = (counted(items, "item"), ByteCount(bytes), rate(bytes, seconds));
+    format!("{items}, {bytes} in {seconds:.1} s ({rate}), verified{there}{way}")
+}
+
 /// Interval of progress events if nothing has changed but the received packets.
 const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 
@@ -147,13 +153,13 @@ fn log(now: &Snapshot, since: Since<Snapshot>) {
     }
     if let Some((time, past)) = second {
         tracing::debug!(
-            "{} of {} items, {} of {}; {} by multicast, {} restored; loss {:.2} %",
+            "{} of {}, {} of {}; {} by multicast, {} restored; loss {:.2} %",
             now.items_done,
-            now.items,
+            counted(now.items, "item"),
             ByteCount(now.bytes_done),
             ByteCount(now.bytes),
-            rate(now.received.saturating_sub(past.received), time),
-            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            rate(now.received.saturating_sub(past.received), time.as_secs_f64()),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time.as_secs_f64()),
             now.loss * 100.0
         );
     }
@@ -167,14 +173,17 @@ impl Observer for Teller<Snapshot> {
                 if snapshot.is_beyond(before) { TELL_EVERY } else { TELL_AT_LEAST_EVERY }
             });
         }
+        let Snapshot { items, items_done, bytes, bytes_done, .. } = *snapshot;
+        if !snapshot.connected && bytes == 0 {
+            return self.meter.message("connecting");
+        }
         let way = match (snapshot.connected, snapshot.unicast) {
             (false, _) => "connecting".to_owned(),
             (true, true) => "by unicast".to_owned(),
             (true, false) => format!("loss {:.1} %", snapshot.loss * 100.0),
         };
-        let meter = self.meter();
-        meter.position(snapshot.bytes_done, snapshot.bytes);
-        meter.message(format!("{}/{} items · {way}", snapshot.items_done, snapshot.items));
+        let items = counted(items, "item");
+        self.meter.bytes(bytes_done, bytes, &format!("{items_done} of {items} · {way}"));
     }
 
     fn item(&self, name: &str, path: &Path, bytes: u64) {
@@ -202,6 +211,30 @@ impl Observer for Teller<Snapshot> {
                 format!("multicast has brought nothing for {seconds:.1} s; going on by unicast")
             }
         };
-        self.meter().note(&plain(&line));
+        self.output.note(plain(&line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_is_said_with_how_it_came() {
+        let one = Summary { items: 1, bytes: 8_000_000, seconds: 2.0, ..Summary::default() };
+        let multicast = Summary { packets: 97, heard: 97, lost: 3, ..one.clone() };
+        assert_eq!(
+            came(&multicast),
+            "1 item, 8.0 MB in 2.0 s (32.0 Mbit/s), verified; loss 3.00 %"
+        );
+        let some = Summary { unicast_blocks: 1, already_there: 2, items: 3, ..multicast };
+        let words = "3 items, 8.0 MB in 2.0 s (32.0 Mbit/s), verified; 2 already there; loss 3.00 %, \
+                     1 block by unicast";
+        assert_eq!(came(&some), words);
+        // Announced, but multicast does not pass.
+        let unicast = Summary { unicast_blocks: 9, lost: 3, ..one };
+        assert_eq!(came(&unicast), "1 item, 8.0 MB in 2.0 s (32.0 Mbit/s), verified; by unicast");
+        let nothing = Summary { already_there: 1, ..Summary::default() };
+        assert_eq!(came(&nothing), "no new items; 1 already there");
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted};
 use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::session::{FindSessions, SessionKind};
 use umbel_wire::stream::{Stream, StreamContent};
@@ -142,7 +142,7 @@ fn what(feed: &Feed) -> String {
     match feed.content {
         FeedContent::Pipe => format!("a pipe{rate}"),
         FeedContent::Files { items, bytes, .. } => {
-            format!("{items} files, {}{rate}", ByteCount(bytes))
+            format!("{}, {}{rate}", counted(items, "file"), ByteCount(bytes))
         }
     }
 }
@@ -150,15 +150,18 @@ fn what(feed: &Feed) -> String {
 fn what_stream(stream: &Stream) -> String {
     let rate = Rate::from_bits_per_s(stream.kbit_per_s().saturating_mul(1000));
     let rate = rate.map_or(String::new(), |rate| format!(", up to {rate}"));
-    let layers = stream.layers.len();
+    let count = stream.layers.len();
+    let layers = counted(count, "layer");
     match &stream.content {
         StreamContent::Video { width, height, .. } => {
-            format!("live video {width}x{height} in {layers} layers{rate}")
+            format!("live video {width}x{height} in {layers}{rate}")
         }
-        StreamContent::Hls => format!("live HLS in {layers} renditions{rate}"),
+        StreamContent::Hls => {
+            format!("live HLS in {}{rate}", counted(count, "rendition"))
+        }
         StreamContent::Rtp(formats) => {
             let what = formats.first().map_or_else(String::new, ToString::to_string);
-            format!("live RTP, {what}, in {layers} layers{rate}")
+            format!("live RTP, {what}, in {layers}{rate}")
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use serde_json::json;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 
 use super::output::{Output, plain};
 use super::signals;
@@ -24,11 +24,11 @@ pub(super) fn run(
     signals: &signals::Watch,
     output: &Output,
 ) -> anyhow::Result<ExitCode> {
-    let teller = Arc::new(Teller::live(output));
+    let teller = Arc::new(Teller::new(output));
     let summary = stream_hls(options, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output)
 }
 
@@ -36,12 +36,12 @@ fn finish(summary: &HlsSummary, output: &Output) -> anyhow::Result<ExitCode> {
     let ok = summary.failure.is_none();
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     output.note(format!(
-        "{} segments, {} in {:.1} s; {} in {} packets, {} of them repairs; {} refused",
-        summary.segments,
+        "{}, {} in {:.1} s; {} in {}, {} of them repairs; {} refused",
+        counted(summary.segments, "segment"),
         ByteCount(summary.bytes),
         summary.seconds,
         ByteCount(summary.sent_bytes),
-        summary.packets,
+        counted(summary.packets, "packet"),
         summary.repairs,
         summary.refused
     ));
@@ -61,9 +61,9 @@ impl StreamObserver<HlsSnapshot> for Teller<HlsSnapshot> {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
         let stalled = if snapshot.stalled { " · the ladder stalls" } else { "" };
-        self.meter().message(format!(
-            "{} segments · {}{stalled}",
-            snapshot.segments,
+        self.meter.message(&format!(
+            "{} · {}{stalled}",
+            counted(snapshot.segments, "segment"),
             air_line(&snapshot.air)
         ));
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
 
 use super::credentials::CredentialArgs;
@@ -59,13 +59,15 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
                 plain(&item.name)
             ));
         })?;
-    output.note(format!("{items} items, {}", ByteCount(bytes)));
-    if let Some(first) = missing.first() {
-        anyhow::bail!(
+    output.note(format!("{}, {}", counted(items, "item"), ByteCount(bytes)));
+    match missing.as_slice() {
+        [] => {}
+        [one] => anyhow::bail!("{} is not there", plain(&one.name)),
+        [first, ..] => anyhow::bail!(
             "{} of those asked for are not there; the first is {}",
             missing.len(),
             plain(&first.name)
-        );
+        ),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use umbel_cli::programs::{Umbel, is_research};
-use umbel_cli::{Global, Program, output, signals};
+use umbel_cli::{Global, Program, meter, output, screen, signals};
 
 use self::output::Output;
 

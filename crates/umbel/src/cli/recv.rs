@@ -9,7 +9,7 @@ use anyhow::bail;
 use serde_json::json;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::Start;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::session::Pin;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
@@ -17,7 +17,7 @@ use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, rate};
+use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
 use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
@@ -152,7 +152,7 @@ pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output)
 }
 
@@ -160,16 +160,15 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     tracing::info!(
-        "{} packets, {} lost, {} repairs ({} from helpers for {} requests), {} fetched, {} NACKs, {} \
-         parents; discarded: {}",
-        summary.packets,
+        "{}, {} lost, {} ({} from helpers for {}), {} fetched, {}, {}; discarded: {}",
+        counted(summary.packets, "packet"),
         summary.lost,
-        summary.repairs,
+        counted(summary.repairs, "repair"),
         summary.helped,
-        summary.requests,
+        counted(summary.requests, "request"),
         summary.fetched,
-        summary.nacks,
-        summary.parents,
+        counted(summary.nacks, "NACK"),
+        counted(summary.parents, "parent"),
         summary.drops
     );
     if summary.packets + summary.fetched + summary.already_there > 0 {
@@ -180,13 +179,10 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
         output.note(format!("{resumed} of them were there from an earlier run"));
     }
     if summary.repairs_sent > 0 {
-        output.note(format!("{} repairs sent to others", summary.repairs_sent));
+        output.note(format!("{} sent to others", counted(summary.repairs_sent, "repair")));
     }
-    if summary.dropped_here > 0 {
-        output.note(format!(
-            "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
-            summary.dropped_here
-        ));
+    if let Some(line) = dropped_line(summary.dropped_here) {
+        output.note(line);
     }
     if summary.interrupted {
         bail!("interrupted; the same command goes on where it was");
@@ -208,10 +204,9 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
 
 /// Returns what came. It is verified as far as it is whole.
 fn came(summary: &RecvSummary) -> String {
-    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
+    let RecvSummary { bytes, seconds, .. } = *summary;
     let loss = summary.lost as f64 / (summary.packets + summary.lost).max(1) as f64;
-    let (bytes, rate) = (ByteCount(summary.bytes), ByteCount(rate as u64));
-    let came = format!("{bytes} in {:.1} s ({rate}/s)", summary.seconds);
+    let came = format!("{} in {seconds:.1} s ({})", ByteCount(bytes), rate(bytes, seconds));
     let loss = format!("loss {:.2} %", loss * 100.0);
     match summary {
         RecvSummary { pipe: true, failure: None, interrupted: false, .. } => {
@@ -219,10 +214,11 @@ fn came(summary: &RecvSummary) -> String {
         }
         RecvSummary { pipe: true, .. } => format!("{came}; {loss}"),
         RecvSummary { items: 0, already_there, .. } => {
-            format!("no new files; {already_there} were there; {loss}")
+            format!("no new files{}; {loss}", there(*already_there))
         }
         RecvSummary { items, already_there, .. } => {
-            format!("{items} files, {came}, verified; {already_there} were there; {loss}")
+            let (items, there) = (counted(*items, "file"), there(*already_there));
+            format!("{items}, {came}, verified{there}; {loss}")
         }
     }
 }
@@ -234,19 +230,20 @@ fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
         tracing::info!("lost the parent; looking for another");
     }
     if now.children != last.children {
-        tracing::info!("{} children", now.children);
+        tracing::info!("children: {}", now.children);
     }
     if now.items > 0 && last.items == 0 {
-        tracing::info!("the list is there: {} files, {}", now.items, ByteCount(now.bytes));
+        let files = counted(now.items, "file");
+        tracing::info!("the list is there: {files}, {}", ByteCount(now.bytes));
     }
     if let Some((time, past)) = second {
         tracing::debug!(
-            "{} of {} files, {} of {}, {}; loss {:.2} %",
+            "{} of {}, {} of {}, {}; loss {:.2} %",
             now.items_done,
-            now.items,
+            counted(now.items, "file"),
             ByteCount(now.bytes_done),
             ByteCount(now.bytes),
-            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time.as_secs_f64()),
             now.loss * 100.0
         );
     }
@@ -272,7 +269,7 @@ impl RecvObserver for Teller<RecvSnapshot> {
         }));
         let what = match feed.content {
             FeedContent::Files { items, bytes, .. } => {
-                format!("{items} files, {}", ByteCount(bytes))
+                format!("{}, {}", counted(items, "file"), ByteCount(bytes))
             }
             FeedContent::Pipe => "a pipe".to_owned(),
         };
@@ -283,17 +280,17 @@ impl RecvObserver for Teller<RecvSnapshot> {
             feed.data
         ));
         tracing::info!(
-            "feed {}: domain group {}, {} bytes a symbol, {} symbols a block, at most {} kbit/s",
+            "feed {}: domain group {}, {} a symbol, {} a block, at most {}",
             feed.tsi.0,
             feed.domain,
-            feed.symbol_len,
-            feed.block_symbols,
-            feed.kbit_per_s
+            counted(feed.symbol_len, "byte"),
+            counted(feed.block_symbols, "symbol"),
+            rate_text(feed.kbit_per_s.saturating_mul(1000))
         );
     }
 
     fn joined(&self, parent: &str, hops: u8) {
-        tracing::info!("parent {parent}, {hops} hops away");
+        tracing::info!("parent {parent}, {} away", counted(hops, "hop"));
         self.output.json(&json!({ "event": "joined", "parent": parent, "hops": hops }));
     }
 
@@ -307,19 +304,22 @@ impl RecvObserver for Teller<RecvSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
-        let meter = self.meter();
-        meter.position(snapshot.bytes_done, snapshot.bytes);
+        let RecvSnapshot { items, items_done, bytes, bytes_done, .. } = *snapshot;
         let place = match (snapshot.joined, snapshot.manager) {
             (false, _) => "looking for the tree".to_owned(),
             (true, true) => format!("manager of {}", snapshot.children),
             (true, false) => "member".to_owned(),
         };
-        meter.message(format!(
-            "{}/{} files · loss {:.1} % · {place}",
-            snapshot.items_done,
-            snapshot.items,
-            snapshot.loss * 100.0
-        ));
+        if bytes_done == 0 && items == 0 {
+            return self.meter.message(&place);
+        }
+        let loss = format!("loss {:.1} % · {place}", snapshot.loss * 100.0);
+        if items == 0 {
+            // A pipe, whose length nobody knows.
+            return self.meter.bytes(bytes_done, 0, &loss);
+        }
+        let files = counted(items, "file");
+        self.meter.bytes(bytes_done, bytes, &format!("{items_done} of {files} · {loss}"));
     }
 
     fn item(&self, name: &str, path: &Path, bytes: u64) {
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn nothing_is_called_verified_that_is_not_whole() {
         let given_up = |summary: &mut RecvSummary| summary.failure = Some("gone".to_owned());
-        assert_eq!(summary(given_up), "no new files; 0 were there; loss 0.00 %");
+        assert_eq!(summary(given_up), "no new files; loss 0.00 %");
         let some = summary(|summary| (summary.items, summary.failure) = (2, Some("gone".into())));
         assert!(
             some.starts_with("2 files, 9.0 kB in 0.0 s") && some.contains("verified"),

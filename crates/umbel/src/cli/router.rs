@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use serde_json::json;
+use umbel_engine::units::counted;
 use umbel_router::control::{ControlConfig, TreeStatus};
 use umbel_router::daemon::{Config, FastPathMode, LMS_PORT, LmsConfig, LmsStatus, Status};
 
@@ -191,10 +192,10 @@ fn lines(status: &Status) -> Vec<String> {
     let (wanted, unwanted): (Vec<&TreeStatus>, Vec<&TreeStatus>) =
         status.control.trees.iter().partition(|tree| !tree.outputs.is_empty());
     let mut lines = vec![format!(
-        "for {:.0} s{number}: {} interfaces, {} channels; {} that nobody here wants",
+        "for {:.0} s{number}: {}, {}; {} that nobody here wants",
         status.seconds,
-        status.control.interfaces.len(),
-        wanted.len(),
+        counted(status.control.interfaces.len(), "interface"),
+        counted(wanted.len(), "channel"),
         unwanted.len()
     )];
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble: {trouble}")));
@@ -236,15 +237,19 @@ fn lines(status: &Status) -> Vec<String> {
     for lms in &status.lms {
         let Some(address) = lms.address else { continue };
         lines.push(format!(
-            "LMS at {address}: {} requests turned, {} up, {} down; {} DMCASTs; {} repliers failed",
-            lms.turned, lms.sent_up, lms.sent_down, lms.dmcasts, lms.repliers_failed
+            "LMS at {address}: {} turned, {} up, {} down; {}; {} failed",
+            counted(lms.turned, "request"),
+            lms.sent_up,
+            lms.sent_down,
+            counted(lms.dmcasts, "DMCAST"),
+            counted(lms.repliers_failed, "replier")
         ));
         let fast = &lms.fast_path;
         let counts = &fast.counts;
         lines.push(if fast.state == "on" {
             format!(
-                "fast path on {} interfaces: {} of these requests, {} of these DMCASTs",
-                fast.interfaces,
+                "fast path on {}: {} of these requests, {} of these DMCASTs",
+                counted(fast.interfaces, "interface"),
                 counts.requests(),
                 counts.dmcasts
             )

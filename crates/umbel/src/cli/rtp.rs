@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde_json::json;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 
 use super::output::Output;
 use super::signals;
@@ -23,11 +23,11 @@ pub(super) fn run(
     signals: &signals::Watch,
     output: &Output,
 ) -> anyhow::Result<ExitCode> {
-    let teller = Arc::new(Teller::live(output));
+    let teller = Arc::new(Teller::new(output));
     let summary = stream_rtp(options, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output);
     Ok(ExitCode::SUCCESS)
 }
@@ -35,19 +35,20 @@ pub(super) fn run(
 fn finish(summary: &RtpSummary, output: &Output) {
     output.json(&json!({ "event": "done", "summary": summary, "ok": true }));
     output.note(format!(
-        "{} packets of RTP in {:.1} s; {} in {} packets, {} of them repairs; {} join-experiments heard",
-        summary.taken,
+        "{} in {:.1} s; {} in {}, {} of them repairs; {} heard",
+        counted(summary.taken, "RTP packet"),
         summary.seconds,
         ByteCount(summary.bytes),
-        summary.packets,
+        counted(summary.packets, "packet"),
         summary.repairs,
-        summary.experiments
+        counted(summary.experiments, "join-experiment")
     ));
     if summary.dropped + summary.refused > 0 {
         output.note(format!(
-            "{} packets were dropped, since more came than the layers' rates allow; {} were no RTP of \
-             this stream",
-            summary.dropped, summary.refused
+            "{} dropped, since more came than the layers' rates allow; {} that was no RTP of this \
+             stream",
+            counted(summary.dropped, "packet"),
+            counted(summary.refused, "packet")
         ));
     }
 }
@@ -64,9 +65,9 @@ impl StreamObserver<RtpSnapshot> for Teller<RtpSnapshot> {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
         let stalled = if snapshot.stalled { " · a layer stalls" } else { "" };
-        self.meter().message(format!(
-            "{} packets · {}{stalled}",
-            snapshot.taken,
+        self.meter.message(&format!(
+            "{} · {}{stalled}",
+            counted(snapshot.taken, "packet"),
             air_line(&snapshot.air)
         ));
     }

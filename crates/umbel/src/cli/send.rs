@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted, rate_text};
 use umbel_net::interface::Family;
 use umbel_wire::feed::{FeedContent, Recovery};
 use umbel_wire::session::SessionName;
@@ -183,40 +183,35 @@ pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let summary = send(args.options()?, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output)
 }
 
 fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
     tracing::info!(
-        "{} packets, {} repairs, {} fetched, {} evicted; discarded: {}",
-        summary.packets,
-        summary.repairs,
+        "{}, {}, {} fetched, {} evicted, load {}; discarded: {}",
+        counted(summary.packets, "packet"),
+        counted(summary.repairs, "repair"),
         summary.fetched,
         summary.evicted,
+        summary.load,
         summary.drops
     );
     let lonely = summary.done == 0 && summary.without == 0;
     let whole = summary.failure.is_none() && summary.left_out == 0;
     let ok = summary.without == 0 && whole && !lonely;
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
-    let rate = summary.bytes as f64 / summary.seconds.max(1e-3);
-    output.note(format!(
-        "{} in {:.1} s ({}/s) to {} receivers; {} repairs by the source, load {}",
-        ByteCount(summary.bytes),
-        summary.seconds,
-        ByteCount(rate as u64),
-        summary.done,
-        summary.repairs + summary.fetched,
-        summary.load
-    ));
+    output.note(sent(summary));
     let lacks = |receiver: &&ReceiverLine| !["done", "not admitted"].contains(&receiver.state);
-    let lacking = || summary.receivers.iter().filter(lacks);
-    for receiver in lacking().take(NAMED) {
+    let lacking: Vec<&ReceiverLine> = summary.receivers.iter().filter(lacks).collect();
+    // Who gave up was told when it did, and one alone is in the last line.
+    let untold: Vec<&&ReceiverLine> =
+        lacking.iter().filter(|one| one.state != "failed" && lacking.len() > 1).collect();
+    for receiver in untold.iter().take(NAMED) {
         output.note(format!("  without it: {}", describe(receiver)));
     }
-    if lacking().count() > NAMED {
-        output.note(format!("  … and {} more", lacking().count() - NAMED));
+    if untold.len() > NAMED {
+        output.note(format!("  … and {} more", untold.len() - NAMED));
     }
     let strangers = || summary.receivers.iter().filter(|one| one.state == "not admitted");
     if let Some(first) = strangers().next() {
@@ -230,29 +225,57 @@ fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
         bail!("the feed is incomplete: {}", plain(failure));
     }
     if summary.without > 0 {
-        bail!(
-            "{} of {} receivers do not have it; the first is {}",
-            summary.without,
-            summary.receivers.len() - strangers().count(),
-            lacking().next().map(describe).unwrap_or_default()
-        );
+        let all = summary.receivers.len() - strangers().count();
+        let who = match lacking.as_slice() {
+            [one] if one.state == "failed" && output.notes() => plain(name_of(one)),
+            [one] => describe(one),
+            [first, ..] if !output.notes() => format!("the first is {}", describe(first)),
+            _ => "see above".to_owned(),
+        };
+        let lack = if summary.without == 1 { "does not have it" } else { "do not have it" };
+        bail!("{} of {} {lack}: {who}", summary.without, counted(all, "receiver"));
     }
     if lonely {
         bail!("nobody received it: no receiver came while it was sent; --wait-for waits for them");
     }
     if let Some(first) = summary.failures.first() {
-        bail!(
-            "{} files were not sent; the first is {}: {}",
-            summary.left_out,
-            plain(&first.name),
-            plain(&first.reason)
-        );
+        let (name, reason) = (plain(&first.name), plain(&first.reason));
+        match summary.left_out {
+            1 => bail!("{name} was not sent: {reason}"),
+            files => bail!("{files} files were not sent; the first is {name}: {reason}"),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns what was sent, and to whom.
+fn sent(summary: &SendSummary) -> String {
+    let SendSummary { bytes, acknowledged_bytes, seconds, done, without, .. } = *summary;
+    let repairs = counted(summary.repairs + summary.fetched, "repair");
+    let repairs = format!("{repairs} by the source");
+    if seconds == 0.0 {
+        return format!("sent nothing of {}", ByteCount(bytes));
+    }
+    if done + without == 0 {
+        return format!("sent for {seconds:.1} s, to nobody");
+    }
+    let rate = rate(acknowledged_bytes, seconds);
+    let bytes = if acknowledged_bytes < bytes {
+        format!("{} of {}", ByteCount(acknowledged_bytes), ByteCount(bytes))
+    } else {
+        ByteCount(bytes).to_string()
+    };
+    let receivers = counted(done + without, "receiver");
+    let whom = if without == 0 { receivers } else { format!("{done} of {receivers}") };
+    format!("{bytes} in {seconds:.1} s ({rate}) to {whom}; {repairs}")
+}
+
+fn name_of(receiver: &ReceiverLine) -> &str {
+    if receiver.name.is_empty() { &receiver.node } else { &receiver.name }
+}
+
 fn describe(receiver: &ReceiverLine) -> String {
-    let name = if receiver.name.is_empty() { &receiver.node } else { &receiver.name };
+    let name = name_of(receiver);
     match &receiver.reason {
         Some(reason) => format!("{} ({}: {})", plain(name), receiver.state, plain(reason)),
         None => format!("{} ({})", plain(name), receiver.state),
@@ -270,7 +293,8 @@ fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
     }
     if (now.receivers, now.done, now.failed) != (last.receivers, last.done, last.failed) {
         let SendSnapshot { receivers, done, failed, .. } = now;
-        tracing::info!("{receivers} receivers, {done} have it, {failed} gave up");
+        let receivers = counted(*receivers, "receiver");
+        tracing::info!("{receivers}, {done} done, {failed} gave up");
     }
     if now.stalls > last.stalls {
         tracing::debug!("waits for the slowest receivers, for the {}th time", now.stalls);
@@ -278,25 +302,22 @@ fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
     if let Some((time, past)) = second {
         let (before, after) = (past.rate_bits_per_s as f64, now.rate_bits_per_s as f64);
         if (after - before).abs() > NEWS * before {
-            let rate = Rate::from_bits_per_s(now.rate_bits_per_s);
-            tracing::info!("the rate is {} now", rate.map_or("0".to_owned(), |r| r.to_string()));
+            tracing::info!("the rate is {} now", rate_text(now.rate_bits_per_s));
         }
         tracing::debug!(
-            "{} of {} acknowledged, {}; {} of {} receivers have it",
+            "{} of {} acknowledged, {}; {} of {} done",
             ByteCount(now.bytes_done),
             ByteCount(now.bytes),
-            rate(now.bytes_done.saturating_sub(past.bytes_done), time),
+            rate(now.bytes_done.saturating_sub(past.bytes_done), time.as_secs_f64()),
             now.done,
-            now.receivers
+            counted(now.receivers, "receiver")
         );
     }
 }
 
 impl SendObserver for Teller<SendSnapshot> {
     fn hashing(&self, done: u64, total: u64) {
-        let meter = self.meter();
-        meter.position(done, total);
-        meter.message("looking at the files".to_owned());
+        self.meter.bytes(done, total, "looking at the files");
     }
 
     fn begun(&self, begun: &Begun) {
@@ -326,7 +347,7 @@ impl SendObserver for Teller<SendSnapshot> {
         }));
         let what = match feed.content {
             FeedContent::Files { items, bytes, .. } => {
-                format!("{items} files, {}", ByteCount(bytes))
+                format!("{}, {}", counted(items, "file"), ByteCount(bytes))
             }
             FeedContent::Pipe => "standard input".to_owned(),
         };
@@ -341,11 +362,11 @@ impl SendObserver for Teller<SendSnapshot> {
             self.output.note(line);
         }
         tracing::info!(
-            "feed {}: domain group {}, {} bytes a symbol, {} symbols a block",
+            "feed {}: domain group {}, {} a symbol, {} a block",
             feed.tsi.0,
             feed.domain,
-            feed.symbol_len,
-            feed.block_symbols
+            counted(feed.symbol_len, "byte"),
+            counted(feed.block_symbols, "symbol")
         );
     }
 
@@ -354,21 +375,20 @@ impl SendObserver for Teller<SendSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
-        let meter = self.meter();
-        meter.position(snapshot.bytes_done, snapshot.bytes);
-        let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
-        let rate = rate.map_or(String::new(), |rate| format!(" · {rate}"));
-        meter.message(match snapshot.stage {
-            "waiting" => format!("{} receivers are there; waiting", snapshot.receivers),
-            _ => format!("{} of {} receivers have it{rate}", snapshot.done, snapshot.receivers),
-        });
+        let SendSnapshot { bytes, bytes_done, receivers, done, failed, .. } = *snapshot;
+        let receivers = counted(receivers, "receiver");
+        if snapshot.stage == "waiting" {
+            return self.meter.message(&format!("waiting; {receivers} so far"));
+        }
+        let failed = if failed > 0 { format!(", {failed} gave up") } else { String::new() };
+        self.meter.bytes(bytes_done, bytes, &format!("{done} of {receivers} done{failed}"));
     }
 
     fn receiver(&self, receiver: &ReceiverLine) {
         tracing::info!("receiver {}", describe(receiver));
         self.output.json(&json!({ "event": "receiver", "receiver": receiver }));
         if receiver.state == "failed" {
-            self.meter().note(&format!("gave up: {}", describe(receiver)));
+            self.output.note(format!("gave up: {}", describe(receiver)));
         }
     }
 
@@ -387,5 +407,24 @@ mod tests {
         assert_eq!(parse("3"), Ok(WaitFor::Receivers(3)));
         assert_eq!(parse("10s"), Ok(WaitFor::Time(Duration::from_secs(10))));
         assert!(parse("soon").unwrap_err().contains("10s"));
+    }
+
+    #[test]
+    fn a_summary_claims_no_more_than_was_acknowledged() {
+        let of = |acknowledged_bytes, seconds, (done, without)| {
+            let bytes = 8_400_000;
+            let counts = SendSummary { done, without, repairs: 1, ..SendSummary::default() };
+            sent(&SendSummary { bytes, acknowledged_bytes, seconds, ..counts })
+        };
+        assert_eq!(of(0, 0.0, (0, 0)), "sent nothing of 8.4 MB");
+        assert_eq!(of(0, 0.0, (0, 2)), "sent nothing of 8.4 MB");
+        assert_eq!(of(0, 4.5, (0, 0)), "sent for 4.5 s, to nobody");
+        let whole = "8.4 MB in 4.2 s (16.0 Mbit/s) to 1 receiver; 1 repair by the source";
+        assert_eq!(of(8_400_000, 4.2, (1, 0)), whole);
+        let some = "8.4 MB in 4.2 s (16.0 Mbit/s) to 2 of 3 receivers; 1 repair by the source";
+        assert_eq!(of(8_400_000, 4.2, (2, 1)), some);
+        let part = "525.0 kB of 8.4 MB in 4.2 s (1.0 Mbit/s) to 0 of 3 receivers; 1 repair by the \
+                    source";
+        assert_eq!(of(525_000, 4.2, (0, 3)), part);
     }
 }

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted};
 use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
 use super::credentials::{load_authorities, load_identity, refuse_served};
 use super::duration::parse_seconds;
-use super::output::{Meter, Output, plain};
+use super::meter::Meter;
+use super::output::{Output, plain};
 use super::rate::parse_rate;
 use super::token::TokenFileArgs;
 use super::{left_out, signals};
@@ -173,7 +174,7 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let signals = signals::watch()?;
     let server = Server::start(&args.options()?)?;
     announce(&server, output);
-    let mut meter = Meter::spinner(output);
+    let meter = Meter::new(output);
     let mut last = (Instant::now(), 0);
     // The reason that packets do not leave is told when it changes, not each time it is noticed.
     let mut told: Option<String> = None;
@@ -182,10 +183,10 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
             break;
         }
         let report = server.report();
-        show(&report, &mut last, &mut meter);
+        show(&report, &mut last, &meter);
         if let Some(trouble) = report.trouble.filter(|trouble| Some(trouble) != told.as_ref()) {
             output.json(&json!({ "event": "trouble", "message": trouble }));
-            meter.note(&format!("nothing leaves: {}", plain(&trouble)));
+            output.note(format!("nothing leaves: {}", plain(&trouble)));
             told = Some(trouble);
         }
     }
@@ -213,8 +214,8 @@ fn announce(server: &Server, output: &Output) {
         "rate_bits_per_s": server.rate().bits_per_s(),
     }));
     output.note(format!(
-        "serving {} items on {} by {} at {}",
-        catalog.len(),
+        "serving {} on {} by {} at {}",
+        counted(catalog.len(), "item"),
         server.channel(),
         server.interface().name,
         server.rate()
@@ -229,7 +230,7 @@ fn announce(server: &Server, output: &Output) {
         None => output.note("announcing on the sessions"),
     }
     if other_status > 0 {
-        output.note(format!("  {other_status} of them are answers with a status other than 200"));
+        output.note(format!("  answers with a status other than 200 among them: {other_status}"));
     }
     for line in left_out::lines(&skipped) {
         output.note(line);
@@ -237,7 +238,7 @@ fn announce(server: &Server, output: &Output) {
     output.result(format!("umbel get '{}'", server.url()));
 }
 
-fn show(report: &Report, last: &mut (Instant, u64), meter: &mut Meter) {
+fn show(report: &Report, last: &mut (Instant, u64), meter: &Meter) {
     let elapsed = last.0.elapsed().as_secs_f64().max(1e-3);
     let bytes_per_s = (report.bytes - last.1) as f64 / elapsed;
     *last = (Instant::now(), report.bytes);
@@ -245,10 +246,10 @@ fn show(report: &Report, last: &mut (Instant, u64), meter: &mut Meter) {
     let worst = report.clients.iter().map(|client| client.loss).fold(0.0, f64::max);
     let rate = Rate::from_bits_per_s((bytes_per_s * 8.0) as u64)
         .map_or("idle".to_owned(), |rate| rate.to_string());
-    meter.message(format!(
-        "{} clients, {waiting} waiting, {} items pending · {rate} · {} sent · worst loss {:.1} %",
-        report.clients.len(),
-        report.pending_items,
+    meter.message(&format!(
+        "{}, {waiting} waiting, {} pending · {rate} · {} sent · worst loss {:.1} %",
+        counted(report.clients.len(), "client"),
+        counted(report.pending_items, "item"),
         ByteCount(report.bytes),
         worst * 100.0
     ));

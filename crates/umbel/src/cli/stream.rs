@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted, rate_text};
 use umbel_net::interface::Family;
 use umbel_wire::session::SessionName;
 use umbel_wire::stream::LayerFec;
@@ -217,11 +217,11 @@ pub(super) fn run(args: &StreamArgs, output: &Output) -> anyhow::Result<ExitCode
     if let Some(description) = &args.rtp {
         return super::rtp::run(args.rtp_options(description.clone()), &signals, output);
     }
-    let teller = Arc::new(Teller::live(output));
+    let teller = Arc::new(Teller::new(output));
     let summary = stream(args.video()?, args.options(), teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     finish(&summary?, output)
 }
 
@@ -229,19 +229,19 @@ fn finish(summary: &StreamSummary, output: &Output) -> anyhow::Result<ExitCode> 
     let ok = summary.failure.is_none();
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     output.note(format!(
-        "{} pictures in {:.1} s; {} in {} packets, {} of them repairs; {} join-experiments heard",
-        summary.pictures,
+        "{} in {:.1} s; {} in {}, {} of them repairs; {} heard",
+        counted(summary.pictures, "picture"),
         summary.seconds,
         ByteCount(summary.bytes),
-        summary.packets,
+        counted(summary.packets, "packet"),
         summary.repairs,
-        summary.experiments
+        counted(summary.experiments, "join-experiment")
     ));
     if summary.left_out > 0 {
         output.note(format!(
-            "{} pictures were left out, since encoding takes too long here: try a smaller --size \
-             or fewer pictures by --fps",
-            summary.left_out
+            "{} left out, since encoding takes too long here: try a smaller --size or fewer \
+             pictures by --fps",
+            counted(summary.left_out, "picture")
         ));
     }
     if let Some(failure) = &summary.failure {
@@ -250,16 +250,11 @@ fn finish(summary: &StreamSummary, output: &Output) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats a rate.
-pub(super) fn rate(bits_per_s: u64) -> String {
-    Rate::from_bits_per_s(bits_per_s).map_or("0".to_owned(), |rate| rate.to_string())
-}
-
 /// Returns the part of a line of progress that sources of all contents have.
 pub(super) fn air_line(air: &AirSnapshot) -> String {
     let sum = air.layers.iter().map(|layer| layer.rate_bits_per_s).sum();
-    let AirSnapshot { receivers, experiments, .. } = air;
-    format!("{} · receivers: about {receivers} · {experiments} experiments", rate(sum))
+    let (receivers, experiments) = (air.receivers, counted(air.experiments, "experiment"));
+    format!("{} · receivers: about {receivers} · {experiments}", rate_text(sum))
 }
 
 /// Logs the progress of a running source for -v and -vv.
@@ -271,13 +266,13 @@ fn log(now: &StreamSnapshot, since: Since<StreamSnapshot>) {
     }
     if let Some((_, past)) = second {
         let rates: Vec<String> =
-            now.air.layers.iter().map(|layer| rate(layer.rate_bits_per_s)).collect();
+            now.air.layers.iter().map(|layer| rate_text(layer.rate_bits_per_s)).collect();
         tracing::debug!(
-            "{} pictures, {:.1} ms each; layers: {}; {} experiments",
-            now.pictures - past.pictures,
+            "{}, {:.1} ms each; layers: {}; {}",
+            counted(now.pictures - past.pictures, "picture"),
             now.encoding_ms,
             rates.join(", "),
-            now.air.experiments
+            counted(now.air.experiments, "experiment")
         );
     }
 }
@@ -312,7 +307,7 @@ pub(super) fn tell_begun(output: &Output, begun: &Begun, command: impl FnOnce(&s
         "layers": layers,
     }));
     let rates: Vec<String> =
-        stream.layers.iter().map(|layer| rate(layer.kbit_per_s * 1_000)).collect();
+        stream.layers.iter().map(|layer| rate_text(layer.kbit_per_s * 1_000)).collect();
     output.note(format!(
         "streaming {} as `{}` on {} by {interface}, layers of {}; watch it with: {}",
         stream.content,
@@ -334,9 +329,9 @@ impl StreamObserver<StreamSnapshot> for Teller<StreamSnapshot> {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
         let stalled = if snapshot.stalled { " · the input stalls" } else { "" };
-        self.meter().message(format!(
-            "{} pictures · {}{stalled}",
-            snapshot.pictures,
+        self.meter.message(&format!(
+            "{} · {}{stalled}",
+            counted(snapshot.pictures, "picture"),
             air_line(&snapshot.air)
         ));
     }

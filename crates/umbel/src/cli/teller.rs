@@ -1,14 +1,15 @@
 //! Reports of a running transfer: a meter and notes for people, events for programs.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use umbel_engine::units::Rate;
+use umbel_engine::units::{counted, rate_text};
 
-use super::output::{Meter, Output, plain};
+use super::meter::Meter;
+use super::output::{Output, plain};
 
 /// Interval of progress events for programs that read JSON.
 pub(super) const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -16,7 +17,7 @@ pub(super) const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Reports on a transfer, whose progress is an `S`.
 pub(super) struct Teller<S> {
     pub(super) output: Output,
-    meter: Mutex<Meter>,
+    pub(super) meter: Meter,
     /// Time and content of the last progress event.
     told: Mutex<Option<(Instant, S)>>,
     log: Mutex<Log<S>>,
@@ -40,29 +41,35 @@ pub(super) struct Since<S> {
 /// Interval at which the log has rates.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// Formats a rate, given the bytes in a time.
-pub(super) fn rate(bytes: u64, time: Duration) -> String {
-    let bits = bytes as f64 * 8.0 / time.as_secs_f64().max(1e-3);
-    Rate::from_bits_per_s(bits as u64).map_or("nothing".to_owned(), |rate| rate.to_string())
+/// Formats a rate, given the bytes in a number of seconds.
+pub(super) fn rate(bytes: u64, seconds: f64) -> String {
+    rate_text((bytes as f64 * 8.0 / seconds.max(1e-3)) as u64)
+}
+
+/// Returns the line about datagrams that this host dropped, if there are any.
+pub(super) fn dropped_line(datagrams: u64) -> Option<String> {
+    let what = counted(datagrams, "datagram");
+    (datagrams > 0).then(|| {
+        format!(
+            "dropped by this host, which was too slow or has too small buffers: {what}; see `umbel \
+             doctor`"
+        )
+    })
+}
+
+/// Returns the part of a summary about items that needed not be received.
+pub(super) fn there(already: u64) -> String {
+    if already > 0 { format!("; {already} already there") } else { String::new() }
 }
 
 impl<S: Clone + Default + Serialize> Teller<S> {
     pub(super) fn new(output: &Output) -> Teller<S> {
-        Teller::with(output, Meter::bytes(output))
-    }
-
-    /// Creates a teller about something whose end is not known.
-    pub(super) fn live(output: &Output) -> Teller<S> {
-        Teller::with(output, Meter::spinner(output))
-    }
-
-    fn with(output: &Output, meter: Meter) -> Teller<S> {
-        let log = Mutex::new(Log { last: None, from: None });
-        Teller { output: output.clone(), meter: Mutex::new(meter), told: Mutex::new(None), log }
-    }
-
-    pub(super) fn meter(&self) -> MutexGuard<'_, Meter> {
-        self.meter.lock().unwrap_or_else(PoisonError::into_inner)
+        Teller {
+            output: output.clone(),
+            meter: Meter::new(output),
+            told: Mutex::new(None),
+            log: Mutex::new(Log { last: None, from: None }),
+        }
     }
 
     /// Sends programs a progress event, unless the last one is less than `interval` ago. The
@@ -88,7 +95,7 @@ impl<S: Clone + Default + Serialize> Teller<S> {
     }
 
     pub(super) fn tell_item(&self, name: &str, path: &Path, bytes: u64) {
-        tracing::debug!("{}: {bytes} bytes, verified", plain(name));
+        tracing::debug!("{}: {}, verified", plain(name), counted(bytes, "byte"));
         let path = path.display().to_string();
         self.output.json(&json!({ "event": "item", "name": name, "path": path, "bytes": bytes }));
     }
@@ -100,11 +107,11 @@ impl<S: Clone + Default + Serialize> Teller<S> {
 
     pub(super) fn tell_failed(&self, name: &str, reason: &str) {
         self.output.json(&json!({ "event": "failed", "name": name, "reason": reason }));
-        self.meter().note(&format!("{}: {}", plain(name), plain(reason)));
+        self.output.note(format!("{}: {}", plain(name), plain(reason)));
     }
 
     pub(super) fn tell_note(&self, line: &str) {
         self.output.json(&json!({ "event": "note", "message": line }));
-        self.meter().note(&plain(line));
+        self.output.note(plain(line));
     }
 }

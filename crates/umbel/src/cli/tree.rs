@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
+use umbel_engine::units::counted;
 use umbel_wire::feed::Feed;
 use umbel_wire::tmtp::{Role, TreeEntry};
 
 use super::duration::parse_duration;
-use super::output::{Meter, Output, plain};
+use super::meter::Meter;
+use super::output::{Output, plain};
 use super::signals;
 use crate::directory::{SessionSelector, Station};
 use crate::feed::{TreeSnapshot, tree};
@@ -66,7 +68,7 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
         show(&feed, &tree(&feed, &interface)?, output);
         return Ok(ExitCode::SUCCESS);
     }
-    let meter = Meter::spinner(output);
+    let meter = Meter::new(output);
     let mut looked = false;
     loop {
         let snapshot = match tree(&feed, &interface) {
@@ -81,11 +83,11 @@ pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> 
         };
         looked = true;
         if output.draws() {
-            meter.message(drawing(&feed, &snapshot));
+            meter.message(&drawing(&feed, &snapshot));
         } else {
             show(&feed, &snapshot, output);
         }
-        if watch.wait(EVERY) {
+        if watch.wait(EVERY) || !output.is_read() {
             break;
         }
     }
@@ -142,8 +144,11 @@ fn role(role: Role) -> &'static str {
 fn drawing(feed: &Feed, snapshot: &TreeSnapshot) -> String {
     let totals = snapshot.totals;
     let mut text = format!(
-        "`{}`: {} receivers, {} have it, {} gave up\n",
-        feed.name, totals.members, totals.done, totals.failed
+        "`{}`: {}, {} done, {} gave up\n",
+        feed.name,
+        counted(totals.members, "receiver"),
+        totals.done,
+        totals.failed
     );
     let rows = rows(snapshot);
     let branches = branches(&rows);
@@ -162,7 +167,7 @@ fn rows(snapshot: &TreeSnapshot) -> Vec<(usize, String)> {
     let close = |rows: &mut Vec<(usize, String)>, open: &mut Vec<(usize, u32)>, depth: usize| {
         while let Some((at, members)) = open.pop_if(|(at, _)| *at >= depth) {
             if members > 0 {
-                rows.push((at + 1, format!("and {members} more members")));
+                rows.push((at + 1, format!("and {}", counted(members, "more member"))));
             }
         }
     };
@@ -181,10 +186,10 @@ fn row(node: &TreeEntry) -> String {
     let space = if node.name.is_empty() { "" } else { " " };
     let mut row = format!("{}{space}{} {}", role(node.role), plain(&node.name), node.address);
     if node.role != Role::Source {
-        let _ = write!(row, " · {}", counted(node.hops.into(), "hop"));
+        let _ = write!(row, " · {}", counted(node.hops, "hop"));
     }
     if node.role != Role::Member {
-        let (members, managers) = (node.members, u32::from(node.children));
+        let (members, managers) = (node.members, node.children);
         let below = [counted(members, "member"), counted(managers, "manager")].join(", ");
         let _ = write!(row, " · radius {} · {below}", node.radius);
     }
@@ -195,10 +200,6 @@ fn row(node: &TreeEntry) -> String {
         let _ = write!(row, " · load {:.1}/s", f64::from(node.load_per_ks) / 1e3);
     }
     row
-}
-
-fn counted(count: u32, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Returns the lines that lead to each row.
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn members_stand_below_their_managers_and_the_rest_is_counted() {
         let lines = "\
-`nightly`: 24 receivers, 3 have it, 0 gave up
+`nightly`: 24 receivers, 3 done, 0 gave up
 source h1 10.0.0.1:7703 · radius 3 · 1 member, 2 managers · load 2.5/s
 ├─ member h2 10.0.0.8:7703 · 2 hops · loss 0.15 %
 ├─ manager a1 10.0.0.2:7703 · 2 hops · radius 3 · 19 members, 1 manager · loss 0.15 % · load 2.5/s

@@ -12,13 +12,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::json;
 use umbel_engine::rlm::ControllerKind;
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_wire::stream::Stream;
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::Teller;
+use super::teller::{Teller, dropped_line};
 use crate::directory::SessionSelector;
 use crate::watch::{
     Experiment, RtpTarget, Target, WatchObserver, WatchOptions, WatchSnapshot, WatchSummary, watch,
@@ -132,12 +132,12 @@ impl WatchArgs {
 /// If nothing can be received, or the stream breaks off.
 pub(super) fn run(args: WatchArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let viewer = Arc::new(Viewer { stats: args.stats, teller: Teller::live(output) });
+    let viewer = Arc::new(Viewer { stats: args.stats, teller: Teller::new(output) });
     let observer: Arc<dyn WatchObserver> = viewer.clone();
     let summary = watch(args.options(output)?, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    viewer.teller.meter().clear();
+    viewer.teller.meter.clear();
     finish(&summary?, output)
 }
 
@@ -152,30 +152,29 @@ fn finish(summary: &WatchSummary, output: &Output) -> anyhow::Result<ExitCode> {
             .map(|(level, seconds)| format!("{seconds:.1} s at {level}"))
             .collect();
         output.note(format!(
-            "{} in {:.1} s; loss {:.2} %; {}; {} join-experiments, {} failed",
+            "{} in {:.1} s; loss {:.2} %; {}; {}, {} failed",
             ByteCount(summary.bytes),
             summary.seconds,
             loss * 100.0,
             levels.join(", "),
-            summary.experiments,
+            counted(summary.experiments, "join-experiment"),
             summary.failed
         ));
     }
     if summary.screen.shown > 0 {
         let screen = summary.screen;
         output.note(format!(
-            "{} pictures shown, {} of them the one before again; {} left out",
-            screen.shown, screen.repeated, screen.skipped
+            "{} shown, {} of them the one before again; {} left out",
+            counted(screen.shown, "picture"),
+            screen.repeated,
+            screen.skipped
         ));
     }
     if let Some(line) = forged_line(summary.forged, summary.unchecked) {
         output.note(line);
     }
-    if summary.dropped_here > 0 {
-        output.note(format!(
-            "{} datagrams were dropped by this host, which was too slow or has too small buffers: see `umbel doctor`",
-            summary.dropped_here
-        ));
+    if let Some(line) = dropped_line(summary.dropped_here) {
+        output.note(line);
     }
     if let Some(failure) = &summary.failure {
         bail!("{}", plain(failure));
@@ -193,10 +192,10 @@ pub(super) fn forged_line(forged: u64, unchecked: u64) -> Option<String> {
     if forged == 0 {
         return None;
     }
-    let mut line =
-        format!("{forged} packets were dropped: the stream's source had not signed them");
+    let packets = counted(forged, "packet");
+    let mut line = format!("dropped, as not signed by the stream's source: {packets}");
     if unchecked > 0 {
-        write!(line, "; {unchecked} more, of anyone, were not looked at").ok()?;
+        write!(line, "; not even looked at, of anyone: {unchecked} more").ok()?;
     }
     Some(line)
 }
@@ -212,7 +211,7 @@ impl Viewer {
     /// Reports a line that only some want to see.
     fn detail(&self, line: &str) {
         if self.stats {
-            self.teller.meter().note(line);
+            self.teller.output.note(line);
         } else {
             tracing::info!("{line}");
         }
@@ -235,11 +234,11 @@ impl WatchObserver for Viewer {
             "layers_kbit_per_s": layers,
         }));
         output.note(format!(
-            "`{}` of {}: {} in {} layers, on {} by {interface}",
+            "`{}` of {}: {} in {}, on {} by {interface}",
             plain(stream.name.as_str()),
             stream.source,
             stream.content,
-            stream.layers.len(),
+            counted(stream.layers.len(), "layer"),
             stream.base
         ));
     }
@@ -263,21 +262,20 @@ impl WatchObserver for Viewer {
 
     fn second(&self, snapshot: &WatchSnapshot) {
         self.teller.output.json(&json!({ "event": "second", "second": snapshot }));
-        let rate = Rate::from_bits_per_s(snapshot.rate_bits_per_s);
         let line = format!(
             "level {} of {} · {} · loss {:.1} % · {:.0} pictures/s · receivers: about {}",
             snapshot.level,
             snapshot.layers,
-            rate.map_or("nothing".to_owned(), |rate| rate.to_string()),
+            rate_text(snapshot.rate_bits_per_s),
             snapshot.loss * 100.0,
             snapshot.pictures_per_s,
             snapshot.receivers
         );
         let line = with_forged(line, snapshot.forged);
         if self.stats {
-            self.teller.meter().note(&format!("{:>6.1} s  {line}", snapshot.seconds));
+            self.teller.output.note(format!("{:>6.1} s  {line}", snapshot.seconds));
         } else {
-            self.teller.meter().message(line);
+            self.teller.meter.message(&line);
         }
     }
 

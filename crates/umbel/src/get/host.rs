@@ -9,7 +9,7 @@ use umbel_engine::host::{Host, Io, Piece, PortSpec, SessionNews, Trouble};
 use umbel_engine::repository::receiver::{Held, ReceiverCommandError, ReceiverStats};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
 use umbel_engine::symbols::SymbolSink;
-use umbel_engine::units::Rate;
+use umbel_engine::units::{Rate, counted, rate_text};
 use umbel_engine::{Address, Instant, SessionId};
 use umbel_store::sink::SinkEvent;
 use umbel_wire::repository::ItemInfo;
@@ -438,7 +438,8 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
         match event {
             ReceiverEvent::Welcome { channel, rate_bits_per_s, control, sealed, .. } => {
                 self.sealed = sealed;
-                tracing::info!("data comes on {channel}, at most {rate_bits_per_s} bit/s");
+                let rate = rate_text(rate_bits_per_s);
+                tracing::info!("data comes on {channel}, at most {rate}");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
@@ -451,7 +452,8 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 if next.is_none() {
                     self.items.complete_list = true;
                     let (items, there) = self.items.counts();
-                    tracing::info!("the list is complete: {items} items, {there} are there");
+                    let items = counted(items, "item");
+                    tracing::info!("the list is complete: {items}, {there} already there");
                 }
             }
             ReceiverEvent::Gone { toi, reason } => {

@@ -8,6 +8,7 @@ use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::{SourceCommand, symbol_digest};
 use umbel_engine::symbols::BlockId;
+use umbel_engine::units::counted;
 use umbel_store::Repository;
 use umbel_wire::repository::{ItemInfo, SymbolKey, SymbolRun, limits};
 use umbel_wire::{Toi, control};
@@ -170,8 +171,8 @@ impl Librarian {
         match self.repository.refresh() {
             Ok(changes) if changes.is_empty() => {}
             Ok(changes) => tracing::info!(
-                "{} items added, {} replaced, {} removed",
-                changes.added.len(),
+                "{} added, {} replaced, {} removed",
+                counted(changes.added.len(), "item"),
                 changes.replaced.len(),
                 changes.removed.len()
             ),

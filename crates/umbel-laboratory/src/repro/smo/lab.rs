@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use umbel_cli::output::Output;
 use umbel_cli::process::Reporter;
 use umbel_cli::programs::Umbel;
+use umbel_engine::units::counted;
 use umbel_lab::{Impairment, Lab, Node, Topology};
 use umbel_repro::smo::kernel::{HOSTS, LOSING, LOSS, Laboratory, Measured, Session};
 use umbel_repro::smo::scenario::{Load, MSS, Rule};
@@ -69,7 +70,8 @@ impl Laboratory for Namespaces {
 
     fn run(&self, session: &Session) -> Measured {
         self.session(session).unwrap_or_else(|error| {
-            self.output.note(format!("{} receivers, not run: {error:#}", session.receivers));
+            let receivers = counted(session.receivers, "receiver");
+            self.output.note(format!("{receivers}, not run: {error:#}"));
             Measured::failed()
         })
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use umbel_engine::units::counted;
 use umbel_net::delivery::Way;
 
 use super::super::duration::parse_duration;
@@ -68,12 +69,12 @@ pub(super) fn run(args: JoinArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let options = args.helper.options(args.interface);
     let meanwhile = Meanwhile { time: args.time, command: args.command };
-    let teller = Arc::new(Teller::live(output));
+    let teller = Arc::new(Teller::new(output));
     let observer: Arc<dyn JoinObserver> = teller.clone();
     let summary = join(&options, &meanwhile, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.meter().clear();
+    teller.meter.clear();
     Ok(finish(&summary?, output))
 }
 
@@ -81,9 +82,8 @@ fn finish(summary: &JoinSummary, output: &Output) -> ExitCode {
     let code = summary.exit_code.unwrap_or_default();
     output.json(&json!({ "event": "done", "summary": summary, "ok": code == 0 }));
     let JoinSnapshot { seconds, segments, delivered, .. } = summary.snapshot;
-    output.note(format!(
-        "{segments} segments in {seconds:.1} s, {delivered} handed to local connections"
-    ));
+    let segments = counted(segments, "segment");
+    output.note(format!("{segments} in {seconds:.1} s, {delivered} handed to local connections"));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
@@ -109,9 +109,11 @@ impl JoinObserver for Teller<JoinSnapshot> {
         if self.output.is_json() {
             return self.tell(snapshot, |_| Duration::ZERO);
         }
-        self.meter().message(format!(
-            "{} connections · {} segments · {} handed on",
-            snapshot.connections, snapshot.segments, snapshot.delivered
+        self.meter.message(&format!(
+            "{} · {} · {} handed on",
+            counted(snapshot.connections, "connection"),
+            counted(snapshot.segments, "segment"),
+            snapshot.delivered
         ));
     }
 

@@ -66,12 +66,12 @@ pub(super) fn run(args: &RelayArgs, output: &Output) -> anyhow::Result<ExitCode>
     } else {
         Relayed::Stream(args.start.start())
     };
-    let teller = Arc::new(ServerTeller(Teller::live(output)));
+    let teller = Arc::new(ServerTeller(Teller::new(output)));
     let observer: Arc<dyn ServeObserver> = teller.clone();
     let summary = relay(relayed, &helper, &options, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.0.meter().clear();
+    teller.0.meter.clear();
     finish(&summary?, output);
     Ok(ExitCode::SUCCESS)
 }

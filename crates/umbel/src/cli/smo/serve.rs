@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 use umbel_engine::smo::{Congestion, Fairness, Release, RttChoice, SourceConfig};
-use umbel_engine::units::{ByteCount, Rate};
+use umbel_engine::units::{ByteCount, Rate, counted};
 
 use super::super::duration::parse_duration;
 use super::super::output::{Output, plain};
@@ -286,12 +286,12 @@ impl WhatArgs {
 pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let options = args.engine.options(args.listen, args.channel);
-    let teller = Arc::new(ServerTeller(Teller::live(output)));
+    let teller = Arc::new(ServerTeller(Teller::new(output)));
     let observer: Arc<dyn ServeObserver> = teller.clone();
     let summary = serve(args.what.what()?, &options, &observer, |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
-    teller.0.meter().clear();
+    teller.0.meter.clear();
     finish(&summary?, output);
     Ok(ExitCode::SUCCESS)
 }
@@ -305,17 +305,17 @@ pub(super) fn finish(summary: &ServeSummary, output: &Output) {
 fn said(summary: &ServeSummary) -> String {
     let ServeSummary { traffic, .. } = summary;
     format!(
-        "{} answers in {:.1} s, {} of them together; {} sent, {} received by all: {} saved against \
-         unicast; {} segments were multicast again, {} sent again to one; {} receivers cut off",
-        summary.answers,
+        "{} in {:.1} s, {} of them together; {} sent, {} received by all: {} saved against unicast; \
+         {} multicast again, {} sent again to one; {} cut off",
+        counted(summary.answers, "answer"),
         summary.seconds,
         summary.together,
         ByteCount(traffic.sent_bytes),
         ByteCount(traffic.acknowledged_bytes),
         ByteCount(traffic.saved_bytes),
-        traffic.multicast_again,
+        counted(traffic.multicast_again, "segment"),
         traffic.unicast_again,
-        summary.removed
+        counted(summary.removed, "receiver")
     )
 }
 
@@ -347,12 +347,11 @@ impl ServeObserver for ServerTeller {
             return self.0.tell(report, |_| TELL_EVERY);
         }
         let traffic = &report.traffic;
-        self.0.meter().message(format!(
-            "{} receivers, {} by multicast · {} streams · {} · {} sent, {} saved · again: {} to all, \
-             {} to one",
-            report.receivers,
+        self.0.meter.message(&format!(
+            "{}, {} by multicast · {} · {} · {} sent, {} saved · again: {} to all, {} to one",
+            counted(report.receivers, "receiver"),
             report.hearing,
-            report.streams,
+            counted(report.streams, "stream"),
             rate(report.rate_bits_per_s),
             ByteCount(traffic.sent_bytes),
             ByteCount(traffic.saved_bytes),
@@ -364,21 +363,20 @@ impl ServeObserver for ServerTeller {
     fn ended(&self, account: &Account) {
         self.0.output.json(&json!({ "event": "ended", "account": account }));
         tracing::info!(
-            "{} ended after {:.1} s: {} received, {} by multicast and {} by unicast, {} segments \
-             again; {}",
+            "{} ended after {:.1} s: {} received, {} by multicast and {} by unicast, {} again; {}",
             account.peer,
             account.seconds,
             ByteCount(account.bytes),
             ByteCount(account.multicast_bytes),
             ByteCount(account.unicast_bytes),
-            account.unicast_again,
+            counted(account.unicast_again, "segment"),
             account.reason,
         );
     }
 
     fn removed(&self, peer: &str, reason: &'static str) {
         self.0.output.json(&json!({ "event": "removed", "peer": peer, "reason": reason }));
-        self.0.meter().note(&format!("{peer} is cut off: {reason}"));
+        self.0.output.note(format!("{peer} is cut off: {reason}"));
     }
 
     fn note(&self, line: &str) {

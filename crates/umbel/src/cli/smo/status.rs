@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use serde_json::json;
-use umbel_engine::units::ByteCount;
+use umbel_engine::units::{ByteCount, counted};
 
 use super::super::output::{Output, plain};
 use super::serve::rate;
@@ -45,14 +45,14 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     let traffic = &report.traffic;
     let mut lines = vec![
         format!(
-            "{} on {}, for {:.0} s: {} receivers, {} by multicast, {} half open; {} streams at {}",
+            "{} on {}, for {:.0} s: {}, {} by multicast, {} half open; {} at {}",
             report.listen,
             report.channel,
             report.seconds,
-            report.receivers,
+            counted(report.receivers, "receiver"),
             report.hearing,
             report.half_open,
-            report.streams,
+            counted(report.streams, "stream"),
             rate(report.rate_bits_per_s)
         ),
         format!(
@@ -81,7 +81,7 @@ fn lines(report: &Report, most: usize) -> Vec<String> {
     }
     lines.extend(report.by_stream.iter().take(most).map(stream));
     if report.by_stream.len() > most && most > 0 {
-        lines.push(format!("… {} more streams", report.by_stream.len() - most));
+        lines.push(format!("… {}", counted(report.by_stream.len() - most, "more stream")));
     }
     if report.slowest.is_empty() || most == 0 {
         return lines;
@@ -104,9 +104,9 @@ fn stream(group: &Group) -> String {
         None => "nobody holds it up".to_owned(),
     };
     format!(
-        "stream {}: {} receivers, {} by multicast; at {}, rtt {:.1} ms, window {}; {slowest}",
+        "stream {}: {}, {} by multicast; at {}, rtt {:.1} ms, window {}; {slowest}",
         group.port,
-        group.receivers,
+        counted(group.receivers, "receiver"),
         group.hearing,
         ByteCount(group.position),
         group.rtt_ms,
@@ -181,7 +181,7 @@ mod tests {
         assert!(lines[2].starts_with("stream 8080: 2 receivers, 2 by multicast"), "{lines:?}");
         let slowest = "the slowest is 10.0.0.2:5000: its application reads slowly";
         assert!(lines[2].ends_with(slowest), "{lines:?}");
-        assert_eq!(lines[3], "… 1 more streams");
+        assert_eq!(lines[3], "… 1 more stream");
         assert!(lines[5].contains("10.0.0.2:5000"), "{lines:?}");
         assert!(lines[5].ends_with("3  its application reads slowly"), "{lines:?}");
         assert_eq!(lines[6], "… 1 more");

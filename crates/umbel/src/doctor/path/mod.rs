@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use nix::ifaddrs::getifaddrs;
-use umbel_engine::units::Rate;
+use umbel_engine::units::{Rate, counted};
 use umbel_net::interface::{Family, Interface};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_wire::Channel;
@@ -193,8 +193,8 @@ impl Path {
 fn judge_loss(burst: &Burst, rate: Rate, interface: &str) -> Finding {
     let percent = burst.loss() * 100.0;
     let what = format!(
-        "of {} packets at {rate}, {} lost ({percent:.1} %), {} reordered, {} duplicated",
-        burst.sent,
+        "of {} at {rate}, {} lost ({percent:.1} %), {} reordered, {} duplicated",
+        counted(burst.sent, "packet"),
         burst.lost(),
         burst.reordered,
         burst.duplicated

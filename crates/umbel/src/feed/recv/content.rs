@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use umbel_engine::symbols::BlockId;
 use umbel_engine::tmtp::{ReceiverCommand, Start};
+use umbel_engine::units::counted;
 use umbel_store::feed::seal::OpenError;
 use umbel_store::feed::{FileEvent, Layout, Manifest, ManifestError};
 use umbel_store::sink::SinkEvent;
@@ -102,7 +103,8 @@ impl<S: FeedStore> Content<S> {
             infos.into_iter().map(|info| (late(&info), info)).map(|(l, i)| (i, !l)).collect();
         let passed = items.iter().filter(|(_, wanted)| !wanted).count();
         if passed > 0 {
-            self.observer.note(&format!("{passed} files were sent before, and are left out"));
+            let files = counted(passed, "file");
+            self.observer.note(&format!("left out, as they were sent before: {files}"));
         }
         Ok(self.store.look_up(items)?)
     }
@@ -145,8 +147,9 @@ impl<S: FeedStore> Content<S> {
             FileEvent::Manifest(Manifest { items, left_out, .. }) => {
                 self.items.left_out = left_out;
                 if left_out > 0 {
+                    let files = counted(left_out, "file");
                     self.observer.note(&format!(
-                        "{left_out} files are not in it: the sender could not read or name them"
+                        "not in it, as the sender could not read or name them: {files}"
                     ));
                 }
                 self.manifest = Some(items);

@@ -58,8 +58,7 @@ pub(super) struct Files {
     items: u64,
     bytes: u64,
     manifest: (u64, Digest),
-    /// Number of all blocks, and of those of the manifest.
-    blocks: u32,
+    /// Number of blocks of the manifest, which are the first.
     manifest_blocks: u32,
     runs: Vec<BlockCount>,
 }
@@ -181,7 +180,6 @@ impl Opened {
             items: items.len() as u64,
             bytes,
             manifest: head,
-            blocks: layout.blocks(),
             manifest_blocks: layout.manifest().blocks(),
             runs: layout.runs().into_iter().map(blocks).collect(),
         };
@@ -246,10 +244,14 @@ impl Content for Plan {
         }
     }
 
-    fn blocks(&self) -> Option<u32> {
+    fn bytes_below(&self, block: u32, sent: u32) -> u64 {
         match self {
-            Plan::Files(files) => Some(files.blocks),
-            Plan::Pipe(_) => None,
+            Plan::Files(files) => files.bytes_below(block),
+            Plan::Pipe(pipe) => {
+                let head: u32 = pipe.head_blocks.iter().map(|run| run.count).sum();
+                let [part, whole] = [block, sent].map(|block| block.saturating_sub(head).into());
+                share(self.bytes(), part, whole)
+            }
         }
     }
 
@@ -285,7 +287,26 @@ impl Content for Plan {
     }
 }
 
+/// Returns a part of the bytes.
+fn share(bytes: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part.min(whole)) / u128::from(whole.max(1))) as u64
+}
+
 impl Files {
+    /// Returns the bytes of the files in the blocks below this one, by the number of symbols.
+    fn bytes_below(&self, block: u32) -> u64 {
+        let (mut below, mut all, mut first) = (0, 0, 0);
+        for run in &self.runs {
+            let end = first + run.count;
+            let from = first.max(self.manifest_blocks);
+            let symbols = |blocks: u32| u64::from(blocks) * u64::from(run.symbols);
+            all += symbols(end.saturating_sub(from));
+            below += symbols(end.min(block).saturating_sub(from));
+            first = end;
+        }
+        share(self.bytes, below, all)
+    }
+
     /// Splits the blocks into those of the manifest and those after it.
     fn split(&self) -> (Vec<BlockCount>, Vec<BlockCount>) {
         let mut left = self.manifest_blocks;
@@ -391,6 +412,23 @@ fn pass_on(symbols: u8, mailbox: &Mailbox<SourceCommand>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_of_files_is_no_part_of_the_bytes_that_are_done() {
+        let run = |count, symbols| BlockCount { count, symbols };
+        // A list of three blocks, one file of four large blocks, and four files of a small one.
+        let files = Files {
+            items: 5,
+            bytes: 2_640_000,
+            manifest: (0, Digest([0; 32])),
+            manifest_blocks: 3,
+            runs: vec![run(7, 64), run(4, 2)],
+        };
+        let below = [0, 1, 3, 4, 7, 8, 11, 12].map(|block| files.bytes_below(block));
+        let file = 2_560_000;
+        assert_eq!(below, [0, 0, 0, file / 4, file, file + 20_000, 2_640_000, 2_640_000]);
+        assert_eq!(share(0, 0, 0), 0);
+    }
 
     #[test]
     fn input_that_is_never_idle_and_never_much_waits_no_longer_than_other_input() {

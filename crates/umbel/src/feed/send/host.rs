@@ -53,8 +53,9 @@ pub(crate) trait Content {
     /// Returns the bytes known so far.
     fn bytes(&self) -> u64;
 
-    /// Returns the number of all blocks; `None` while it is unknown.
-    fn blocks(&self) -> Option<u32>;
+    /// Returns the bytes of the content, without what comes before it, in the blocks below this
+    /// one, of `sent` blocks so far; approximately.
+    fn bytes_below(&self, block: u32, sent: u32) -> u64;
 
     /// Returns the blocks that come before the content: the list of files, or the head of a sealed
     /// pipe.
@@ -227,6 +228,7 @@ impl<C: Content> SendHost<C> {
         SendSummary {
             items: self.content.files(),
             bytes: self.content.bytes(),
+            acknowledged_bytes: self.acknowledged_bytes(),
             seconds,
             done,
             without,
@@ -405,11 +407,18 @@ impl<C: Content> SendHost<C> {
         tell(io, SourceCommand::Close);
     }
 
+    /// Returns the bytes of the content that all receivers acknowledged that the source waits for.
+    /// Where none ever was, none did.
+    fn acknowledged_bytes(&self) -> u64 {
+        if self.most == 0 && self.receivers.is_empty() {
+            return 0;
+        }
+        let SourceStats { acknowledged, blocks_sent, .. } = self.stats;
+        self.content.bytes_below(acknowledged.min(blocks_sent), blocks_sent)
+    }
+
     fn snapshot(&mut self) -> SendSnapshot {
         let (bytes, totals) = (self.content.bytes(), self.stats.totals);
-        let acknowledged = self.stats.acknowledged.min(self.stats.blocks_sent);
-        let blocks = self.content.blocks().unwrap_or(self.stats.blocks_sent);
-        let part = u128::from(bytes) * u128::from(acknowledged) / u128::from(blocks.max(1));
         SendSnapshot {
             stage: match self.stage {
                 Stage::Waiting => "waiting",
@@ -417,7 +426,7 @@ impl<C: Content> SendHost<C> {
                 Stage::Complete(_) => "complete",
                 Stage::Closing(_) | Stage::Closed => "closing",
             },
-            bytes_done: part as u64,
+            bytes_done: self.acknowledged_bytes(),
             bytes,
             receivers: totals.members,
             done: totals.done,

@@ -196,7 +196,10 @@ pub struct SendSummary {
     pub items: u64,
     /// Bytes of the content.
     pub bytes: u64,
-    /// Seconds from the first packet to the last acknowledgement.
+    /// Those of them that all receivers acknowledged, approximately.
+    pub acknowledged_bytes: u64,
+    /// Seconds from the first packet of the content to the last acknowledgement; 0 if none was
+    /// sent.
     pub seconds: f64,
     /// Number of receivers that have everything.
     pub done: u32,

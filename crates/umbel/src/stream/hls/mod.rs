@@ -24,6 +24,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use serde::Serialize;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
+use umbel_engine::units::counted;
 use umbel_wire::rlm::SignedHeader;
 use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
 
@@ -125,10 +126,10 @@ pub fn stream_hls(
         return Ok(HlsSummary { interrupted: true, ..HlsSummary::default() });
     };
     if ladder.master().apart > 0 {
-        let apart = ladder.master().apart;
+        let tracks = counted(ladder.master().apart, "track");
         observer.note(&format!(
-            "{apart} tracks apart from the renditions (audio, subtitles) are left out: mux them \
-             into each rendition"
+            "left out: {tracks} apart from the renditions (audio, subtitles); mux them into each \
+             rendition"
         ));
     }
     let packet_len = ground.packet_len;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
-use umbel_engine::units::Rate;
+use umbel_engine::units::{Rate, counted};
 use umbel_net::interface::Family;
 use umbel_wire::rlm::SignedHeader;
 use umbel_wire::sdp::{DESCRIPTION_LEN, Description};
@@ -240,8 +240,8 @@ impl Described {
         if let Some(given) = given {
             if given.len() != count {
                 bail!(
-                    "--layers has {} rates, and the session description {count} media",
-                    given.len()
+                    "--layers has {}, and the session description {count} media",
+                    counted(given.len(), "rate")
                 );
             }
             return Ok(given);

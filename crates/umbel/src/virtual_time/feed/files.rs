@@ -117,8 +117,14 @@ impl Content for Files {
         self.infos.iter().map(|info| info.oti.object_len).sum()
     }
 
-    fn blocks(&self) -> Option<u32> {
-        Some(self.layout.blocks())
+    fn bytes_below(&self, block: u32, _sent: u32) -> u64 {
+        let content = self.layout.manifest().blocks()..block;
+        let bytes_of = |block| {
+            let id = self.layout.locate(block)?;
+            let range = self.layout.item(id.toi)?.1.block_range(id.sbn);
+            Some(range.end - range.start)
+        };
+        content.filter_map(bytes_of).sum()
     }
 
     fn head_blocks(&self) -> Vec<BlockCount> {

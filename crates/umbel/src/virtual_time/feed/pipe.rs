@@ -114,8 +114,8 @@ impl Content for Source {
         self.bytes
     }
 
-    fn blocks(&self) -> Option<u32> {
-        None
+    fn bytes_below(&self, block: u32, sent: u32) -> u64 {
+        self.bytes * u64::from(block) / u64::from(sent.max(1))
     }
 
     fn head_blocks(&self) -> Vec<BlockCount> {

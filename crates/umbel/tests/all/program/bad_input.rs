@@ -172,7 +172,11 @@ fn a_server_whose_packets_cannot_leave_says_so_once() {
         "ip link set lo up
          \"$UMBEL\" serve {repo} --state-dir {state} --interface lo --ipv6 >{url} 2>{said} &
          while ! [ -s {url} ]; do sleep 0.02; done
-         eval \"$(sed 's/^umbel/\"$UMBEL\"/' {url}) -o {out} --fallback-after 0.3\"
+         eval \"$(sed 's/^umbel/\"$UMBEL\"/' {url}) -o {out} --fallback-after 2\"
+         tries=0
+         until grep -q 'nothing leaves' {said} || [ $tries -gt 600 ]; do
+           tries=$((tries + 1)); sleep 0.1
+         done
          sleep 0.6; cat {said} >&2",
         repo = repo.display(),
         state = place.path().join("state").display(),
@@ -284,7 +288,7 @@ fn what_cannot_be_served_below_the_path_is_left_out_and_named() {
     std::os::unix::fs::symlink("/etc/passwd", place.repo().join("link")).unwrap();
     let server = Running::start(&mut place.serve_command(&place.repo(), &[]));
     super::support::wait_until("a URL", || server.stdout().contains("umbel get"));
-    for words in ["serving 1 items", "left out: pipe", "left out: link"] {
+    for words in ["serving 1 item on", "left out: pipe", "left out: link"] {
         super::support::wait_until(words, || server.stderr().contains(words));
     }
 }
@@ -543,19 +547,57 @@ fn garbage_on_every_port_disturbs_nobody() {
     assert_eq!(server.running.stderr(), "");
 }
 
+/// Runs a command whose standard output nobody reads any more.
+fn unread(command: &mut Command) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
 #[test]
-fn a_reader_that_goes_away_ends_a_list_quietly() {
-    let files: Vec<String> = (0..500).map(|number| format!("item-{number}")).collect();
-    let files: Vec<(&str, &[u8])> = files.iter().map(|name| (name.as_str(), &b"x"[..])).collect();
-    let place = Place::with(&files);
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let place = Place::with(&[("a", b"alpha"), ("b", &noise(12, 50_000))]);
     let server = place.serve(&[]);
-    let mut list = umbel();
-    list.args(["ls", &server.url])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    let mut list = list.spawn().unwrap();
-    drop(list.stdout.take());
-    let output = list.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(!stderr.contains("panicked"), "{stderr}");
+    let url = server.url.as_str();
+    let key = place.path().join("receiver.key");
+    let key = key.to_str().unwrap();
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["help", "serve"],
+        &["ls", url, "-q"],
+        &["ls", url, "--json"],
+        &["key", "--key", key],
+        &["groups", "--wait", "100ms", "--interface", "lo", "--json"],
+    ] {
+        let (code, said) = unread(umbel().args(args));
+        let said: Vec<&str> = said.lines().filter(|line| !line.starts_with("2 items")).collect();
+        assert_eq!((code, said.as_slice()), (Some(0), &[][..]), "{args:?}");
+    }
+    // A transfer goes on.
+    let (code, said) = unread(&mut place.get_command(url, &["--json"]));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    place.assert_received("b");
+    // An error is still one, whether it can be told or not.
+    let (code, said) = unread(umbel().args(["ls", url, "typo", "--json"]));
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    let mut nowhere = umbel();
+    let (_, stderr) = std::io::pipe().unwrap();
+    let status = nowhere.args(["ls", "--colour"]).stdout(stderr.try_clone().unwrap());
+    assert_eq!(status.stderr(stderr).status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn output_that_has_no_room_is_an_error() {
+    let place = Place::with(&[("a", b"alpha")]);
+    let server = place.serve(&[]);
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["ls", &server.url, "-q"][..], &["ls", &server.url, "--json"]] {
+        let output = umbel().args(args).stdout(full()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("umbel: cannot write standard output: No space left"), "{said}");
+    }
+    assert_eq!(umbel().arg("--help").stdout(full()).status().unwrap().code(), Some(1));
 }

@@ -85,7 +85,7 @@ fn people_read_standard_error_and_a_pipe_sees_no_progress() {
     assert_eq!(got.succeeded().stdout, "");
     assert!(!got.stderr.contains(['\r', '\u{1b}']), "{:?}", got.stderr);
     let lines: Vec<&str> = got.stderr.lines().collect();
-    assert!(matches!(lines.as_slice(), [line] if line.starts_with("1 items")), "{lines:?}");
+    assert!(matches!(lines.as_slice(), [line] if line.starts_with("1 item, ")), "{lines:?}");
 
     // Logs have no colours either.
     let logged = place.get(&server.url, &["-vvv"]);

@@ -91,7 +91,7 @@ fn what_is_there_is_not_sent_again() {
     third.failed_with(&["a.bin", "exists and differs", "--overwrite"]);
     assert_eq!(std::fs::read(place.out().join("a.bin")).unwrap(), b"changed");
     let fourth = place.get(&server.url, &["--overwrite"]);
-    assert!(fourth.succeeded().stderr.contains("1 items"), "{fourth:?}");
+    assert!(fourth.succeeded().stderr.contains("1 item, "), "{fourth:?}");
     place.assert_received("a.bin");
 }
 

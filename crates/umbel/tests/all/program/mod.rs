@@ -8,4 +8,5 @@ mod local;
 mod new_protocol;
 mod research;
 mod support;
+mod terminal;
 mod told;
