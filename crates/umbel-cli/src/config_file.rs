@@ -125,7 +125,8 @@ impl File<'_> {
 
 /// Returns an option of a command by its long name.
 fn find_option<'a>(command: &'a clap::Command, name: &str) -> Option<&'a clap::Arg> {
-    command.get_arguments().find(|option| option.get_long() == Some(name))
+    let mut options = command.get_arguments().filter(|option| option.get_id() != "help");
+    options.find(|option| option.get_long() == Some(name))
 }
 
 /// Returns whether a command, or one below it, has an option.

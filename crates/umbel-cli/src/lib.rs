@@ -5,12 +5,17 @@
 //! - [`output`] has results, notes and errors.
 //! - [`screen`] keeps lines that change at the bottom of the terminal; [`meter`] shows progress there.
 //! - [`config_file`] reads options from a TOML file.
+//! - [`help`] arranges the help of all commands; [`completions`] and [`man`] write what shells and
+//!   packages want from the same definitions.
 //! - [`signals`] hears Ctrl-C.
 //! - [`programs`] finds the other program of Umbel, beside this one or on the path.
 //! - [`process`] runs commands that report to the program that started them.
 //! - [`testing`] is what the tests of both programs share.
 
+pub mod completions;
 pub mod config_file;
+pub mod help;
+pub mod man;
 pub mod meter;
 pub mod output;
 mod panics;
@@ -29,6 +34,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
+use self::help::{Arrangement, EVERY_COMMAND};
 use self::output::Output;
 pub use self::panics::end_on_panic;
 
@@ -36,16 +42,16 @@ pub use self::panics::end_on_panic;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Global {
     /// One JSON object per line on standard output, and nothing else there
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERY_COMMAND)]
     pub json: bool,
     /// More about what happens (-v, -vv, -vvv); UMBEL_LOG sets it in detail
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = EVERY_COMMAND)]
     pub verbose: u8,
     /// No progress and no notes
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = EVERY_COMMAND)]
     pub quiet: bool,
     /// Options from a TOML file: `rate = "100M"`, or in a table named after the command
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = EVERY_COMMAND)]
     pub config: Option<std::path::PathBuf>,
 }
 
@@ -54,6 +60,18 @@ pub trait Program: Parser {
     /// Commands of another program whose tables a configuration file may also have. If there are
     /// any, options that stand in no table may be that program's, too.
     const FOREIGN: &'static [&'static str] = &[];
+    /// Arrangement of the program's help.
+    const ARRANGEMENT: Arrangement;
+
+    /// Returns the definition of the command line, with its help arranged.
+    fn arranged() -> clap::Command {
+        Self::ARRANGEMENT.arrange(Self::command())
+    }
+
+    /// Returns the same, of which nothing is left out where there is little room.
+    fn at_length() -> clap::Command {
+        Arrangement { shortlists: &[], ..Self::ARRANGEMENT }.arrange(Self::command())
+    }
 
     /// Returns the options of every command.
     fn global(&self) -> &Global;
@@ -68,14 +86,15 @@ pub trait Program: Parser {
 
 /// Runs a command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
 pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
-    let args = match config_file::expand(args, &P::command(), P::FOREIGN) {
+    let args = match config_file::expand(args, &P::arranged(), P::FOREIGN) {
         Ok(args) => args,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "umbel: {error:#}");
             return ExitCode::from(2);
         }
     };
-    let program = match P::try_parse_from(args) {
+    let matches = P::arranged().try_get_matches_from(args);
+    let program = match matches.and_then(|matches| P::from_arg_matches(&matches)) {
         Ok(program) => program,
         Err(error) => {
             let printed = error.print();

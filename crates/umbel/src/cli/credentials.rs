@@ -5,23 +5,26 @@ use std::sync::Arc;
 
 use umbel_net::session::{Authorities, Credentials, Identity};
 
+/// Heading of options about certificates. Each of them names it: a heading of the structure would
+/// go on for what stands behind it.
+pub(super) const CERTIFICATES: &str = "Certificates (PEM files)";
+
 /// Certificates of a client.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Certificates (PEM files)")]
 pub(super) struct CredentialArgs {
     /// Authorities of servers: the server must have a certificate of one of them for the host in
     /// the URL, which then needs no pin
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Certificates that the authorities have revoked
-    #[arg(long, value_name = "FILE", requires = "ca")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "ca")]
     crl: Option<PathBuf>,
     /// This client's certificate and those between it and its authority, for a server with
     /// --client-ca
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Key of the certificate, which only its owner may be able to read
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
 

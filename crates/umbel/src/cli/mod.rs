@@ -28,6 +28,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use umbel_cli::completions::{self, CompletionsArgs};
+use umbel_cli::help::{Arrangement, Group};
+use umbel_cli::man::{self, ManArgs};
 use umbel_cli::programs::{Umbel, is_research};
 use umbel_cli::{Global, Program, meter, output, screen, signals};
 
@@ -89,9 +92,43 @@ enum Command {
     Repro,
     /// Emulate hosts, routers and impaired links on this machine
     Lab,
+    /// Print completions for bash, zsh or fish
+    Completions(CompletionsArgs),
+    /// Write the man pages
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
+/// How the help is arranged. `-h` has some five options, and those without which nothing goes.
+const ARRANGEMENT: Arrangement = Arrangement {
+    groups: &[
+        Group { title: "Deliver", commands: &["serve", "get", "ls", "send", "recv", "key"] },
+        Group { title: "Stream", commands: &["stream", "watch", "gateway"] },
+        Group { title: "TCP", commands: &["smo"] },
+        Group { title: "Look", commands: &["groups", "tree", "doctor"] },
+        Group { title: "Network", commands: &["router"] },
+        Group { title: "Research", commands: &["demo", "sim", "repro", "lab"] },
+        Group { title: "Shell", commands: &["completions"] },
+    ],
+    shortlists: &[
+        ("serve", &["interface", "rate", "token", "hidden", "port"]),
+        ("get", &["output", "overwrite", "interface", "token", "fallback-after"]),
+        ("ls", &["token", "token-file", "ca"]),
+        ("send", &["name", "wait-for", "rate", "interface", "admit"]),
+        ("recv", &["output", "overwrite", "wait", "interface", "token"]),
+        ("stream", &["name", "layers", "loop", "hls", "rtp"]),
+        ("watch", &["output", "stats", "for", "wait", "interface"]),
+        ("gateway", &["listen", "max-level", "no-repair", "wait", "interface"]),
+        ("smo serve", &["listen", "channel", "http", "file", "stdin"]),
+        ("smo relay", &["listen", "channel", "http", "max-delay", "interface"]),
+        ("router", &["interface", "table", "http", "no-lms", "fast-path"]),
+        ("doctor", &["interface", "quick", "ca"]),
+    ],
+};
+
 impl Program for Cli {
+    const ARRANGEMENT: Arrangement = ARRANGEMENT;
+
     fn global(&self) -> &Global {
         &self.global
     }
@@ -113,6 +150,8 @@ impl Program for Cli {
             Command::Doctor(args) => doctor::run(&args, output),
             Command::Smo(args) => smo::run(args, output),
             Command::Router(args) => router::run(args, output),
+            Command::Completions(args) => completions::run::<Cli>(&args, output),
+            Command::Man(args) => man::run::<Cli>(&args, output),
             Command::Sim | Command::Repro | Command::Lab => {
                 Err(Umbel::Laboratory.take_over(std::env::args_os().skip(1)).into())
             }
@@ -147,6 +186,23 @@ mod tests {
     }
 
     #[test]
+    fn help_fits_the_terminal() {
+        umbel_cli::testing::assert_fits::<Cli>();
+    }
+
+    #[test]
+    fn help_is_arranged() {
+        let certificates: &[&str] = &["ca", "cert", "key", "client-ca", "crl"];
+        umbel_cli::testing::assert_arranged::<Cli>(&[(credentials::CERTIFICATES, certificates)]);
+    }
+
+    #[test]
+    fn shells_complete_it_and_pages_of_the_manual_describe_it() {
+        umbel_cli::testing::assert_completed::<Cli>();
+        umbel_cli::testing::assert_paged::<Cli>(&RESEARCH.map(|(name, _)| name));
+    }
+
+    #[test]
     fn the_laboratory_knows_which_commands_it_has_and_which_it_has_not() {
         let command = Cli::command();
         let about = |own: &clap::Command| own.get_about().map(ToString::to_string);
@@ -155,7 +211,9 @@ mod tests {
             assert_eq!(listed(name).as_deref(), Some(about));
         }
         let own = command.get_subcommands().map(clap::Command::get_name);
+        let both = ["completions", "man"];
         let own = own.filter(|name| RESEARCH.iter().all(|(research, _)| research != name));
+        let own = own.filter(|name| !both.contains(name));
         assert_eq!(own.collect::<Vec<_>>(), PRODUCT);
     }
 }

@@ -13,7 +13,7 @@ use umbel_engine::units::{ByteCount, Rate, counted};
 use umbel_net::interface::Family;
 use umbel_wire::Scheme;
 
-use super::credentials::{load_authorities, load_identity, refuse_served};
+use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_served};
 use super::duration::parse_seconds;
 use super::meter::Meter;
 use super::output::{Output, plain};
@@ -106,22 +106,21 @@ pub(super) struct ServeArgs {
 
 /// Certificates of a server, and of the clients that it admits.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Certificates (PEM files)")]
 struct CertificateArgs {
     /// Certificate of the server and those between it and its authority, instead of its own key;
     /// clients with --ca need no pin then
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Key of the certificate, which only its owner may be able to read
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
     /// Authorities of clients: only clients with a certificate of one of them get a session;
     /// multicasts are sealed, as with --token
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Certificates that the authorities of clients have revoked, as they are when the server
     /// starts
-    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    #[arg(long, help_heading = CERTIFICATES, value_name = "FILE", requires = "client_ca")]
     crl: Option<PathBuf>,
 }
 

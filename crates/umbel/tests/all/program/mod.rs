@@ -7,6 +7,7 @@ mod documents;
 mod local;
 mod new_protocol;
 mod research;
+mod shells;
 mod support;
 mod terminal;
 mod told;

@@ -13,6 +13,7 @@ macro_rules! pages {
 }
 
 pages! {
+    completions_and_man_pages_are_written_as_the_page_says: "docs/start/install.md"
     images_are_pushed_as_the_guide_says: "docs/guides/images.md"
     a_repository_is_served_as_the_guide_says: "docs/guides/repository.md"
     the_simulator_runs_as_its_page_says: "docs/laboratory/simulator.md"
