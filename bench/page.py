@@ -23,7 +23,7 @@ PAGE = HERE.parent / "docs/performance.md"
 MEASURED = HERE / "measured"
 HEAD = """# Performance
 
-Written by `bench/page.py` from `bench/measured`; [bench/README.md](../bench/README.md) describes the test-bed.
+Written by `bench/page.py` from `bench/measured`; `bench/README.md` describes the test-bed.
 One sender and N receivers in namespaces on a bridge share the machine's cores, so only ratios within a
 row mean something: its speed varies by a third from hour to hour. *sent* is what the sender's interface
 sent, with all headers, over the size of the file; headers alone are 1.048.

@@ -120,4 +120,10 @@ mod tests {
         umbel_cli::testing::assert_completed::<Cli>();
         umbel_cli::testing::assert_paged::<Cli>(&["completions"]);
     }
+
+    #[test]
+    fn the_reference_is_that_of_these_commands() {
+        let names = RESEARCH.map(|(name, _)| name);
+        umbel_cli::testing::reference::assert_current(&Cli::command(), names);
+    }
 }

@@ -203,6 +203,11 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_is_that_of_these_commands() {
+        umbel_cli::testing::reference::assert_current(&Cli::command(), PRODUCT);
+    }
+
+    #[test]
     fn the_laboratory_knows_which_commands_it_has_and_which_it_has_not() {
         let command = Cli::command();
         let about = |own: &clap::Command| own.get_about().map(ToString::to_string);

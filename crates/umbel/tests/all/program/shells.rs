@@ -103,7 +103,9 @@ fn man_pages_are_written_and_can_be_shown() {
     }
     for file in &files {
         let mut groff = clean("groff");
-        groff.args(["-man", "-ww", "-rLL=100n", "-Tutf8", "-P-cbou"]).arg(pages.join(file));
+        groff
+            .args(["-Kutf8", "-man", "-ww", "-rLL=100n", "-Tutf8", "-P-cbou"])
+            .arg(pages.join(file));
         let ran = Running::start(&mut groff).finish();
         assert_eq!(ran.succeeded().stderr, "", "{file}");
         for heading in ["NAME", "SYNOPSIS", "OPTIONS OF EVERY COMMAND"] {
