@@ -18,6 +18,7 @@
 //! on the wire and in virtual time.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,6 +164,8 @@ pub enum SessionNews {
     Opened {
         /// The session.
         session: SessionId,
+        /// Address of the peer.
+        remote: IpAddr,
         /// Round-trip time of the handshake.
         rtt: Duration,
     },

@@ -21,6 +21,7 @@ pub mod basep;
 pub mod bucket;
 mod census;
 pub mod chance;
+pub mod congestion;
 pub mod drops;
 mod engine;
 pub mod host;

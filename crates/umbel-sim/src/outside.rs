@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use crate::address::address_of;
 use bytes::Bytes;
 use umbel_engine::host::{PortError, PortSpec, SessionNews};
 use umbel_engine::{Address, Instant, SessionId};
@@ -92,7 +93,8 @@ impl Outside<SessionNews> for NodeSessions {
             return;
         }
         if self.open.insert(from) {
-            self.news.push_back(SessionNews::Opened { session, rtt: Duration::ZERO });
+            let remote = address_of(from).into();
+            self.news.push_back(SessionNews::Opened { session, remote, rtt: Duration::ZERO });
         }
         self.news.push_back(SessionNews::Message { session, message });
     }

@@ -1,17 +1,21 @@
 //! Data packets: ALC [RFC 5775] over LCT [RFC 5651], one encoding symbol each.
 //!
-//! Umbel emits one layout, of 24 bytes:
+//! Umbel emits one layout, of 32 bytes:
 //!
 //! ```text
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +-------+---+---+-+---+-+---+-+-+---------------+---------------+
-//! | V = 1 |C=1| 0 |1|O=1|0| 0 |A|B| words of LCT  |   codepoint   |
+//! | V = 1 |C=3| 0 |1|O=1|0| 0 |A|B| words of LCT  |   codepoint   |
 //! +-------+---+---+-+---+-+---+-+-+---------------+---------------+
 //! |                  CCI: transmission identifier                 |
 //! +---------------------------------------------------------------+
 //! |          CCI: index of the packet in its transmission         |
 //! +---------------------------------------------------------------+
+//! |           CCI: number of the packet on its channel            |
+//! +-----------------------------------------------+---------------+
+//! |        CCI: time of sending, microseconds     |   CCI: place  |
+//! +-----------------------------------------------+---------------+
 //! |                TSI: transport session identifier              |
 //! +---------------------------------------------------------------+
 //! |                 TOI: transport object identifier              |
@@ -28,21 +32,23 @@
 //!   16 + 16 for no code [RFC 5445 §3], 24 + 8 for Reed–Solomon [RFC 5510 §5.1], 8 + 24 for RaptorQ
 //!   [RFC 6330 §3.2].
 //! - The congestion control information identifies the transmission and the packet within it. A
-//!   receiver can thus tell loss from reordering and one transmission from the next.
+//!   receiver can thus tell loss from reordering and one transmission from the next. Its second half
+//!   is the packet's [`ChannelStamp`], by which a receiver measures how fast packets arrive.
 //!
 //! [`DataPacket::parse`] takes this layout on a fast path. It also takes every other legal shape of
-//! an LCT header with a TSI and a TOI that fit 32 bits. In a foreign packet the first 64 bits of
-//! the congestion control information are read as in Umbel's (with zeros where it has only 32).
+//! an LCT header with a TSI and a TOI that fit 32 bits. In a foreign packet the congestion control
+//! information is read as in Umbel's, with zeros beyond its end.
 //! Header extensions are skipped. The protocol-specific and reserved bits are ignored, as both RFCs
 //! demand.
 
 use crate::lct::{self, LctHeader};
+use crate::reception::ChannelStamp;
 use crate::{EmitError, ParseError, Scheme, Toi, Tsi};
 
 /// Length of the LCT header without extensions, in bytes.
-const LCT_LEN: u32 = 20;
-/// The fixed layout's first word without A, B and codepoint: V = 1, C = 1, S = 1, O = 1, H = 0.
-const FIXED_WORD: u32 = 0x14A0_0000 | (LCT_LEN / 4) << 8;
+const LCT_LEN: u32 = 28;
+/// The fixed layout's first word without A, B and codepoint: V = 1, C = 3, S = 1, O = 1, H = 0.
+const FIXED_WORD: u32 = 0x1CA0_0000 | (LCT_LEN / 4) << 8;
 /// The bits of the first word that [`FIXED_WORD`] defines.
 const FIXED_MASK: u32 = 0xFFFC_FF00;
 
@@ -66,6 +72,8 @@ pub struct DataHeader {
     pub transmission: u32,
     /// Number of the packet within its transmission, from 0.
     pub index: u32,
+    /// Number and time of the packet on its channel.
+    pub stamp: ChannelStamp,
     /// The code that the symbol comes from.
     pub scheme: Scheme,
     /// Source block number; at most [`Scheme::max_sbn`].
@@ -91,12 +99,13 @@ impl<'a> DataPacket<'a> {
             return parse_any(packet);
         }
         let scheme = scheme(first as u8)?;
-        let (sbn, esi) = split_payload_id(scheme, word(header, 20))?;
+        let (sbn, esi) = split_payload_id(scheme, word(header, 28))?;
         let header = DataHeader {
-            tsi: Tsi(word(header, 12)),
-            toi: Toi(word(header, 16)),
+            tsi: Tsi(word(header, 20)),
+            toi: Toi(word(header, 24)),
             transmission: word(header, 4),
             index: word(header, 8),
+            stamp: ChannelStamp::from_words([word(header, 12), word(header, 16)]),
             scheme,
             sbn,
             esi,
@@ -125,6 +134,7 @@ fn parse_any(packet: &[u8]) -> Result<DataPacket<'_>, ParseError> {
         toi: Toi(lct.toi),
         transmission: lct.cci[0],
         index: lct.cci[1],
+        stamp: ChannelStamp::from_words([lct.cci[2], lct.cci[3]]),
         scheme,
         sbn,
         esi,
@@ -168,7 +178,7 @@ fn split_payload_id(scheme: Scheme, payload_id: u32) -> Result<(u32, u32), Parse
 
 impl DataHeader {
     /// Length of a header in bytes.
-    pub const LEN: usize = 24;
+    pub const LEN: usize = 32;
 
     /// Returns the header's bytes, which the symbol follows in the packet. Allocates nothing.
     ///
@@ -177,10 +187,13 @@ impl DataHeader {
     /// Returns an error if a number is out of the scheme's range.
     #[inline]
     pub fn emit(&self) -> Result<[u8; DataHeader::LEN], EmitError> {
+        let [number, time] = self.stamp.words();
         let words = [
             FIXED_WORD | u32::from(self.scheme.encoding_id()),
             self.transmission,
             self.index,
+            number,
+            time,
             self.tsi.0,
             self.toi.0,
             self.payload_id()?,
@@ -217,6 +230,7 @@ mod tests {
         toi: Toi(0x0102_0304),
         transmission: 0x1122_3344,
         index: 0x5566_7788,
+        stamp: ChannelStamp { number: 0x99AA_BBCC, sent_us: 0x00DD_EEFF, place: 9 },
         scheme: Scheme::ReedSolomon,
         sbn: 0x01_0203,
         esi: 0xFE,
@@ -240,8 +254,9 @@ mod tests {
         check(
             &HEADER,
             &[
-                0x14, 0xA0, 5, 5, // V = 1, C = 1; S = 1, O = 1; 5 words; codepoint 5
+                0x1C, 0xA0, 7, 5, // V = 1, C = 3; S = 1, O = 1; 7 words; codepoint 5
                 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, // CCI
+                0x99, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF, 9, // CCI: the stamp
                 0x0A, 0x0B, 0x0C, 0x0D, // TSI
                 0x01, 0x02, 0x03, 0x04, // TOI
                 0x01, 0x02, 0x03, 0xFE, // 24 bits of SBN, 8 bits of ESI
@@ -254,7 +269,7 @@ mod tests {
         let header = DataHeader { scheme: Scheme::NoCode, sbn: 0x0102, esi: 0xFFFF, ..HEADER };
         let bytes = emitted(&header);
         check(&header, &bytes);
-        assert_eq!((bytes[3], &bytes[20..]), (0, &[1, 2, 0xFF, 0xFF][..]));
+        assert_eq!((bytes[3], &bytes[28..]), (0, &[1, 2, 0xFF, 0xFF][..]));
     }
 
     #[test]
@@ -262,7 +277,7 @@ mod tests {
         let header = DataHeader { scheme: Scheme::RaptorQ, sbn: 0x7F, esi: 0xFF_FFFE, ..HEADER };
         let bytes = emitted(&header);
         check(&header, &bytes);
-        assert_eq!((bytes[3], &bytes[20..]), (6, &[0x7F, 0xFF, 0xFF, 0xFE][..]));
+        assert_eq!((bytes[3], &bytes[28..]), (6, &[0x7F, 0xFF, 0xFF, 0xFE][..]));
     }
 
     #[test]
@@ -294,6 +309,7 @@ mod tests {
         let parsed = DataPacket::parse(&packet).unwrap();
         assert_eq!((parsed.header.tsi, parsed.header.toi), (Tsi(1), Toi(2)));
         assert_eq!((parsed.header.transmission, parsed.header.index), (0x0908_0706, 0));
+        assert_eq!(parsed.header.stamp, ChannelStamp::default());
         assert_eq!((parsed.header.sbn, parsed.header.esi, parsed.symbol), (3, 4, &b"x"[..]));
     }
 
@@ -327,13 +343,13 @@ mod tests {
     #[test]
     fn header_extensions_are_skipped() {
         let plain = emitted(&HEADER);
-        let mut packet = plain[..20].to_vec();
+        let mut packet = plain[..28].to_vec();
         packet[2] += 7;
         packet.extend_from_slice(&[193, 1, 2, 3]); // EXT_CENC, one word
         packet.extend_from_slice(&[2, 2, 0, 0, 0, 0, 0, 0]); // EXT_TIME, two words
         packet.extend_from_slice(&[64, 3, 0, 1, 2, 3, 4, 5, 5, 0x78, 0x80, 0xFF]); // EXT_FTI
         packet.extend_from_slice(&[0, 1, 0, 0]); // EXT_NOP
-        packet.extend_from_slice(&plain[20..]);
+        packet.extend_from_slice(&plain[28..]);
         assert_eq!(DataPacket::parse(&packet).unwrap().header, HEADER);
     }
 
@@ -349,10 +365,10 @@ mod tests {
     fn impossible_extensions_are_refused() {
         let plain = emitted(&HEADER);
         for words in [0, 3, 4, 255] {
-            let mut packet = plain[..20].to_vec();
+            let mut packet = plain[..28].to_vec();
             packet[2] += 2;
             packet.extend_from_slice(&[64, words, 0, 0, 0, 0, 0, 0]);
-            packet.extend_from_slice(&plain[20..]);
+            packet.extend_from_slice(&plain[28..]);
             let error = ParseError::Extension { het: 64, words };
             assert_eq!(DataPacket::parse(&packet), Err(error));
         }
@@ -361,8 +377,8 @@ mod tests {
     #[test]
     fn an_unknown_extension_without_a_length_is_refused() {
         let mut packet = emitted(&HEADER);
-        packet[2] = 6;
-        packet.splice(20..20, [0, 0, 0, 0]); // EXT_NOP of no words
+        packet[2] = 8;
+        packet.splice(28..28, [0, 0, 0, 0]); // EXT_NOP of no words
         let error = ParseError::Extension { het: 0, words: 0 };
         assert_eq!(DataPacket::parse(&packet), Err(error));
     }
@@ -375,14 +391,14 @@ mod tests {
             packet[2] = words;
             DataPacket::parse(&packet).unwrap_err()
         };
-        assert_eq!(with(4), ParseError::LctHeaderLen { len: 16, need: 20 });
-        assert_eq!(with(0), ParseError::LctHeaderLen { len: 0, need: 20 });
-        assert_eq!(with(255), ParseError::Truncated { what: "LCT header", need: 1020, have: 24 });
-        // A sixth word turns the FEC Payload ID into an extension, and none is left.
+        assert_eq!(with(6), ParseError::LctHeaderLen { len: 24, need: 28 });
+        assert_eq!(with(0), ParseError::LctHeaderLen { len: 0, need: 28 });
+        assert_eq!(with(255), ParseError::Truncated { what: "LCT header", need: 1020, have: 32 });
+        // An eighth word turns the FEC Payload ID into an extension, and none is left.
         let payload_id = ParseError::Truncated { what: "FEC Payload ID", need: 4, have: 0 };
         let mut packet = packet.clone();
-        packet[2] = 6;
-        packet[20..24].copy_from_slice(&[200, 0, 0, 0]);
+        packet[2] = 8;
+        packet[28..32].copy_from_slice(&[200, 0, 0, 0]);
         assert_eq!(DataPacket::parse(&packet), Err(payload_id));
     }
 
@@ -398,7 +414,7 @@ mod tests {
     #[test]
     fn reed_solomon_has_no_symbol_255() {
         let mut packet = emitted(&HEADER);
-        packet[23] = 255;
+        packet[31] = 255;
         let error = ParseError::Esi { scheme: Scheme::ReedSolomon, esi: 255, limit: 254 };
         assert_eq!(DataPacket::parse(&packet), Err(error));
     }

@@ -13,9 +13,9 @@ const FIRST_FIXED_EXTENSION: u8 = 128;
 /// A parsed LCT header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LctHeader<'a> {
-    /// The first two words of the congestion control information; the second is 0 where the
-    /// packet has only one.
-    pub(crate) cci: [u32; 2],
+    /// Words of the congestion control information; 0 beyond those that the packet has.
+    pub(crate) cci: [u32; 4],
+    pub(crate) cci_words: usize,
     pub(crate) tsi: u32,
     pub(crate) toi: u32,
     pub(crate) codepoint: u8,
@@ -50,7 +50,8 @@ impl<'a> LctHeader<'a> {
         let (cci, ids) = fields[4..].split_at(cci_len);
         let (tsi, toi) = ids.split_at(tsi_len);
         Ok(LctHeader {
-            cci: [word(cci, 0), word(cci, 4)],
+            cci: [word(cci, 0), word(cci, 4), word(cci, 8), word(cci, 12)],
+            cci_words: cci_len / 4,
             tsi: id("TSI", tsi)?,
             toi: id("TOI", toi)?,
             codepoint,

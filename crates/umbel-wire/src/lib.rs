@@ -58,6 +58,7 @@ pub mod mld;
 pub mod oti;
 pub mod pgm;
 pub mod pim;
+pub mod reception;
 pub mod repository;
 pub mod rlm;
 pub mod rtp;

@@ -9,7 +9,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------------------------------------------------------+
-//! |    LCT header of 5 words, as of a data packet; 7 words of LCT |
+//! |    LCT header of 7 words, as of a data packet; 9 words of LCT |
 //! +---------------+---------------+-------------------------------+
 //! |    HET = 1    |    HEL = 2    |       number of the key       |
 //! +---------------+---------------+-------------------------------+
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! The seal is AES-128-GCM. The nonce is 8 zero bytes and the packet's number; the associated data
-//! are the 32 bytes before the symbol. A packet is thus 24 bytes longer than without a seal.
+//! are the 40 bytes before the symbol. A packet is thus 24 bytes longer than without a seal.
 //!
 //! # Messages of the control group
 //!
@@ -45,11 +45,11 @@ use crate::srm::MemberId;
 use crate::{EmitError, ParseError};
 
 /// Position of the extension in a sealed packet: after the LCT header.
-const EXTENSION: usize = 20;
+const EXTENSION: usize = 28;
 /// First two bytes of the extension: HET 1, and a length of 2 words.
 const EXT_AUTH: [u8; 2] = [1, 2];
 /// Position of the number of words of the LCT header, and this number with the extension.
-const WORDS: (usize, u8) = (2, 7);
+const WORDS: (usize, u8) = (2, 9);
 
 /// Length of the tag at the end of a sealed packet, in bytes.
 pub const TAG_LEN: usize = 16;
@@ -203,6 +203,7 @@ fn number<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use crate::reception::ChannelStamp;
     use crate::{Scheme, Toi, Tsi};
 
     use super::*;
@@ -213,6 +214,7 @@ mod tests {
             toi: Toi(0x0102_0304),
             transmission: 0x1122_3344,
             index: 0x5566_7788,
+            stamp: ChannelStamp { number: 1, sent_us: 2, place: 3 },
             scheme: Scheme::ReedSolomon,
             sbn: 0x01_0203,
             esi: 0xFE,
@@ -224,9 +226,9 @@ mod tests {
     #[test]
     fn a_sealed_packet_is_laid_out_as_drawn() {
         let bytes = HEADER.emit().unwrap();
-        assert_eq!(bytes[..4], [0x14, 0xA0, 7, 5]);
-        assert_eq!(bytes[20..28], [1, 2, 5, 6, 7, 8, 9, 0x0A]);
-        assert_eq!(bytes[28..], [1, 2, 3, 0xFE]);
+        assert_eq!(bytes[..4], [0x1C, 0xA0, 9, 5]);
+        assert_eq!(bytes[28..36], [1, 2, 5, 6, 7, 8, 9, 0x0A]);
+        assert_eq!(bytes[36..], [1, 2, 3, 0xFE]);
         let packet = [&bytes[..], &[9; 20]].concat();
         let parsed = SealedPacket::parse(&packet).unwrap();
         assert_eq!(parsed, SealedPacket { header: HEADER, associated: &bytes, sealed: &[9; 20] });
@@ -250,7 +252,7 @@ mod tests {
     fn a_sealed_packet_of_another_layout_is_refused() {
         let mut packet = [&HEADER.emit().unwrap()[..], &[9; 20]].concat();
         packet[1] = 0x14;
-        packet[16] = 0xFF;
+        packet[24] = 0xFF;
         DataPacket::parse(&packet).unwrap();
         SealedPacket::parse(&packet).unwrap_err();
     }

@@ -3,7 +3,8 @@
 //!
 //! Each packet carries the number of source symbols of its block, so a feed needs no transmission
 //! information beforehand and blocks may differ in size. The header is that of [`alc`](crate::alc)
-//! but for its FEC Payload ID, which has 64 bits:
+//! but for its FEC Payload ID, which has 64 bits, and for its congestion control information, which
+//! has 64 bits if the packet has no [`ChannelStamp`]:
 //!
 //! ```text
 //! +---------------------------------------------------------------+
@@ -17,13 +18,16 @@
 //! selects the code. Umbel uses the systematic Reed–Solomon code over GF(2^8) of [RFC 5510].
 
 use crate::lct::{self, LctHeader};
+use crate::reception::ChannelStamp;
 use crate::{EmitError, ParseError, Toi, Tsi};
 
 /// Codepoint: the FEC Encoding ID.
 const ENCODING_ID: u8 = 129;
 /// V = 1, C = 1, S = 1, O = 1, H = 0, A = B = 0.
 const FIRST_HALF: u16 = 0x14A0;
-/// Length of the LCT header in 32-bit words.
+/// The same with a stamp: C = 3.
+const STAMPED_HALF: u16 = 0x1CA0;
+/// Length of the LCT header in 32-bit words, without a stamp.
 const LCT_WORDS: u8 = 5;
 /// Maximum of encoding symbol IDs and source block lengths: the code has no more symbols.
 const MAX_SYMBOLS: u16 = 255;
@@ -40,6 +44,8 @@ pub struct SmallBlockHeader {
     pub transmission: u32,
     /// Second half: number of the packet among those sent for this purpose.
     pub index: u32,
+    /// Number and time of the packet on its channel, if the source measures its receivers' paths.
+    pub stamp: Option<ChannelStamp>,
     /// Source block number.
     pub sbn: u32,
     /// Source symbols of the block; 1 to 255.
@@ -58,31 +64,48 @@ pub struct SmallBlockPacket<'a> {
 }
 
 impl SmallBlockHeader {
-    /// Length of the header in bytes.
+    /// Length of a header without a stamp, in bytes.
     pub const LEN: usize = 28;
+    /// Length of a header with a stamp, in bytes.
+    pub const STAMPED_LEN: usize = SmallBlockHeader::LEN + ChannelStamp::LEN;
 
-    /// Writes the header to the start of `buf`; the symbol follows it in the packet.
+    /// Writes the header to the start of `buf`; the symbol follows it in the packet. Returns the
+    /// length of the header.
     ///
     /// # Errors
     ///
-    /// Returns an error if the buffer is shorter than [`LEN`](SmallBlockHeader::LEN).
+    /// Returns an error if the buffer is shorter than the header.
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, EmitError> {
-        let (need, have) = (SmallBlockHeader::LEN, buf.len());
+        let need = match self.stamp {
+            Some(_) => SmallBlockHeader::STAMPED_LEN,
+            None => SmallBlockHeader::LEN,
+        };
+        let have = buf.len();
         let out = buf.get_mut(..need).ok_or(EmitError::Buffer { need, have })?;
-        out[0..2].copy_from_slice(&FIRST_HALF.to_be_bytes());
-        out[2..4].copy_from_slice(&[LCT_WORDS, ENCODING_ID]);
         out[4..8].copy_from_slice(&self.transmission.to_be_bytes());
         out[8..12].copy_from_slice(&self.index.to_be_bytes());
-        out[12..16].copy_from_slice(&self.tsi.0.to_be_bytes());
-        out[16..20].copy_from_slice(&self.toi.0.to_be_bytes());
-        out[20..24].copy_from_slice(&self.sbn.to_be_bytes());
-        out[24..26].copy_from_slice(&u16::from(self.block_symbols).to_be_bytes());
-        out[26..28].copy_from_slice(&u16::from(self.esi).to_be_bytes());
+        let (half, words, rest) = match self.stamp {
+            Some(stamp) => {
+                let [number, time] = stamp.words();
+                out[12..16].copy_from_slice(&number.to_be_bytes());
+                out[16..20].copy_from_slice(&time.to_be_bytes());
+                (STAMPED_HALF, LCT_WORDS + 2, 20)
+            }
+            None => (FIRST_HALF, LCT_WORDS, 12),
+        };
+        out[0..2].copy_from_slice(&half.to_be_bytes());
+        out[2..4].copy_from_slice(&[words, ENCODING_ID]);
+        let out = &mut out[rest..];
+        out[0..4].copy_from_slice(&self.tsi.0.to_be_bytes());
+        out[4..8].copy_from_slice(&self.toi.0.to_be_bytes());
+        out[8..12].copy_from_slice(&self.sbn.to_be_bytes());
+        out[12..14].copy_from_slice(&u16::from(self.block_symbols).to_be_bytes());
+        out[14..16].copy_from_slice(&u16::from(self.esi).to_be_bytes());
         Ok(need)
     }
 
-    /// Returns whether a packet begins with the flags that Umbel emits, so that the fields of its
-    /// LCT header are where it puts them, and is of this scheme.
+    /// Returns whether a packet begins with the flags that Umbel emits without a stamp, so that the
+    /// fields of its LCT header are where it puts them, and is of this scheme.
     pub(crate) fn is_of_fixed_layout(packet: &[u8]) -> bool {
         packet.starts_with(&FIRST_HALF.to_be_bytes()) && packet.get(3) == Some(&ENCODING_ID)
     }
@@ -124,6 +147,7 @@ impl<'a> SmallBlockPacket<'a> {
             toi: Toi(lct.toi),
             transmission: lct.cci[0],
             index: lct.cci[1],
+            stamp: (lct.cci_words == 4).then(|| ChannelStamp::from_words([lct.cci[2], lct.cci[3]])),
             sbn: u32::from_be_bytes([s0, s1, s2, s3]),
             block_symbols,
             esi: esi as u8,
@@ -145,6 +169,7 @@ pub(crate) mod tests {
         toi: Toi(1),
         transmission: 0x1122_3344,
         index: 0x5566_7788,
+        stamp: None,
         sbn: 0xFEDC_BA98,
         block_symbols: 64,
         esi: 0xFE,
@@ -171,6 +196,20 @@ pub(crate) mod tests {
         let parsed = SmallBlockPacket::parse(&packet).unwrap();
         assert_eq!(parsed, SmallBlockPacket { header: HEADER, symbol: b"symbol" });
         assert!(SmallBlockPacket::is_one(&packet) && !SmallBlockPacket::is_one(b"Um\x01\x81"));
+    }
+
+    #[test]
+    fn a_packet_with_a_stamp_is_two_words_longer() {
+        let stamp = ChannelStamp { number: 0x99AA_BBCC, sent_us: 0x00DD_EEFF, place: 9 };
+        let header = SmallBlockHeader { stamp: Some(stamp), ..HEADER };
+        let mut packet = vec![0; SmallBlockHeader::STAMPED_LEN];
+        assert_eq!(header.emit(&mut packet), Ok(36));
+        assert_eq!(packet[..4], [0x1C, 0xA0, 7, 129]);
+        assert_eq!(packet[12..20], [0x99, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF, 9]);
+        assert_eq!(packet[20..28], [0x0A, 0x0B, 0x0C, 0x0D, 0, 0, 0, 1]);
+        packet.extend_from_slice(b"symbol");
+        let parsed = SmallBlockPacket::parse(&packet).unwrap();
+        assert_eq!(parsed, SmallBlockPacket { header, symbol: b"symbol" });
     }
 
     #[test]

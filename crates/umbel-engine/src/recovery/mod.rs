@@ -135,6 +135,7 @@ pub(crate) fn head_of(
         toi: FEED,
         transmission: purpose.transmission(),
         index,
+        stamp: None,
         sbn: block,
         block_symbols,
         esi: esi as u8,

@@ -8,6 +8,7 @@ use umbel_wire::{Channel, Tsi};
 use super::policy::Policy;
 use super::scheduler::SchedulerKind;
 use super::token::Token;
+use crate::congestion::CongestionConfig;
 use crate::units::Rate;
 
 /// Configuration of a server.
@@ -19,9 +20,12 @@ pub struct SourceConfig {
     pub tsi: Tsi,
     /// The data channel.
     pub channel: Channel,
-    /// The highest rate of data packets. The engine asks for less while most clients cannot take it
-    /// ([`SourceEvent::Rate`](super::SourceEvent::Rate)).
+    /// The rate of data packets, or with [`congestion`](SourceConfig::congestion) the highest.
     pub rate: Rate,
+    /// Congestion control of the data channel: the rate is found and followed
+    /// ([`SourceEvent::Rate`](super::SourceEvent::Rate)). Default none: the rate is fixed, as the
+    /// paper's is.
+    pub congestion: Option<CongestionConfig>,
     /// UDP payload of a full data packet in bytes.
     pub packet_len: usize,
     /// Forward error correction, retransmission and notification [Repository §3]. Default `auto`.
@@ -192,6 +196,7 @@ impl SourceConfig {
             tsi,
             channel,
             rate,
+            congestion: None,
             packet_len: 1400,
             policy: Policy::Auto,
             scheduler: SchedulerKind::Gain,

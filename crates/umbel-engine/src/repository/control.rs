@@ -109,12 +109,13 @@ impl Control {
         channel: Channel,
         key: Option<ControlKey>,
         random: Generator,
-        data_bits_per_s: u64,
+        data_rate: Rate,
     ) -> Control {
-        let mut control = Control::new(now, channel, key, SERVER, random, data_bits_per_s);
+        let bits_per_s = data_rate.bits_per_s();
+        let mut control = Control::new(now, channel, key, SERVER, random, bits_per_s);
         // A member that has sent something is a source, and clients notice when its frequent
         // session messages are missing. From these, clients know whether they hear the group.
-        control.announce(now, Duration::ZERO, Duration::ZERO, Vec::new());
+        control.announce(now, data_rate, Duration::ZERO, Duration::ZERO, Vec::new());
         control
     }
 
@@ -209,11 +210,15 @@ impl Control {
     pub(super) fn announce(
         &mut self,
         now: Instant,
+        rate: Rate,
         starts_in: Duration,
         nak_spread: Duration,
         announcements: Vec<Announcement>,
     ) {
-        self.say(now, &ServerMessage::Announce { starts_in, nak_spread, announcements });
+        let rate_bits_per_s = rate.bits_per_s();
+        let message =
+            ServerMessage::Announce { rate_bits_per_s, starts_in, nak_spread, announcements };
+        self.say(now, &message);
     }
 
     /// Handles a datagram of the group. A datagram without a valid tag or seal, or one that comes
@@ -329,7 +334,7 @@ mod tests {
     const CHANNEL: Channel =
         Channel { source: None, group: IpAddr::V4(Ipv4Addr::new(239, 255, 1, 2)), port: 7701 };
     const KEY: ControlKey = ControlKey([3; 32]);
-    const RATE: u64 = 1_000_000;
+    const RATE: Rate = Rate::from_bits_per_s(1_000_000).unwrap();
 
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -338,7 +343,7 @@ mod tests {
     fn client(key: ControlKey) -> Control {
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key: Some(key) };
-        Control::client(at(0), &group, generator(1), Duration::from_millis(5), RATE)
+        Control::client(at(0), &group, generator(1), Duration::from_millis(5), RATE.bits_per_s())
     }
 
     /// Returns the datagrams that one end sends now.
@@ -395,7 +400,8 @@ mod tests {
         other.say(at(0), &end(4));
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(8), key: Some(KEY) };
-        let mut client = Control::client(at(0), &group, generator(1), Duration::ZERO, RATE);
+        let mut client =
+            Control::client(at(0), &group, generator(1), Duration::ZERO, RATE.bits_per_s());
         for datagram in sent(at(0), &mut other) {
             client.handle_datagram(at(0), CHANNEL, &datagram, None);
         }
@@ -436,7 +442,7 @@ mod tests {
 
     #[test]
     fn lost_announcements_do_not_hold_up_thousands_of_later_ones() {
-        let mut server = Control::server(at(0), CHANNEL, Some(KEY), generator(1), 1_000_000_000);
+        let mut server = Control::server(at(0), CHANNEL, Some(KEY), generator(1), RATE.scaled(1e3));
         let mut client = client(KEY);
         let (mut heard_in_time, mut said) = (0, 0);
         // 10,000 messages a second for three seconds. One in 50 is lost, and a run of 1,000.
@@ -467,7 +473,8 @@ mod tests {
         let mut server = Control::server(at(0), CHANNEL, None, generator(1), RATE);
         let group =
             ControlGroup { channel: CHANNEL, server: SERVER, client: MemberId(7), key: None };
-        let mut client = Control::client(at(0), &group, generator(1), Duration::ZERO, RATE);
+        let mut client =
+            Control::client(at(0), &group, generator(1), Duration::ZERO, RATE.bits_per_s());
         server.say(at(0), &end(4));
         let mut buf = TransmitBuf::new(Allowance::data(0));
         let mut datagrams: Vec<bytes::Bytes> = Vec::new();

@@ -221,6 +221,7 @@ mod tests {
         toi: Toi(1),
         transmission: 2,
         index: 3,
+        stamp: umbel_wire::reception::ChannelStamp::new(1, 2, 3),
         scheme: Scheme::ReedSolomon,
         sbn: 4,
         esi: 5,

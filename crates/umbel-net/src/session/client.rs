@@ -107,7 +107,9 @@ impl ClientEvent {
     /// Puts the event into a host's mailbox as news of the session of this number.
     pub fn post(self, session: SessionId, mailbox: &Mailbox<SessionNews>) {
         mailbox.put(match self {
-            ClientEvent::Connected { rtt, .. } => SessionNews::Opened { session, rtt },
+            ClientEvent::Connected { remote, rtt, .. } => {
+                SessionNews::Opened { session, remote: remote.ip().to_canonical(), rtt }
+            }
             ClientEvent::Message(message) => SessionNews::Message { session, message },
             ClientEvent::Bulk { stream, piece } => {
                 SessionNews::Bulk { session, stream, piece: Some(piece) }

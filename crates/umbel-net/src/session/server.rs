@@ -143,7 +143,7 @@ impl SessionEvent {
         mailbox.put(match self {
             SessionEvent::Opened { id: session, remote, rtt } => {
                 tracing::info!("session {} of {remote} opened, round trip {rtt:?}", session.0);
-                SessionNews::Opened { session, rtt }
+                SessionNews::Opened { session, remote: remote.ip().to_canonical(), rtt }
             }
             SessionEvent::Message { id: session, bytes: message } => {
                 SessionNews::Message { session, message }

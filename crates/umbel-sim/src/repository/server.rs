@@ -117,9 +117,9 @@ impl Host<Engine> for Server {
 
     fn input(&mut self, io: &mut dyn Io<Engine>, news: SessionNews) {
         match news {
-            SessionNews::Opened { session, .. } => {
+            SessionNews::Opened { session, remote, .. } => {
                 let rtt = self.rtt_of.get(&session).copied().unwrap_or(self.rtt);
-                tell(io, SourceCommand::SessionOpened { session, rtt });
+                tell(io, SourceCommand::SessionOpened { session, remote, rtt });
                 if let Some(&loss) = self.known_loss.get(&session) {
                     tell(io, SourceCommand::LossKnown { session, loss });
                 }

@@ -67,9 +67,9 @@ fn a_scenario_is_read_as_it_is_written() {
     let server = repository(&scenario);
     assert_eq!(NodeId::named(&scenario.topology, "source"), Some(server.server));
     assert_eq!(server.items.len(), 20);
-    // 1,500 - 100 of reserve - 24 of header, in eights.
+    // 1,500 - 100 of reserve - 32 of header, in eights.
     let oti = server.items[0].oti;
-    assert_eq!((oti.symbol_len, oti.object_len), (1376, 60 * 1376));
+    assert_eq!((oti.symbol_len, oti.object_len), (1368, 60 * 1368));
     assert_eq!(server.config.packet_len, 1400);
     let [first, late] = &server.clients[..] else { panic!() };
     assert_eq!((first.name.as_str(), late.name.as_str()), ("clients 1", "late"));

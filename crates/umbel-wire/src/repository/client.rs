@@ -3,6 +3,7 @@
 use super::{ClientMessage, Nak, Need, SymbolKey, SymbolRun, field, limits};
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Fields, Frame, Parsed};
+use crate::reception::ReceptionReport;
 use crate::{ParseError, Toi};
 
 const HELLO: u8 = 0x01;
@@ -18,6 +19,7 @@ const PROBE: u8 = 0x0A;
 const CONTROL: u8 = 0x0B;
 const HAS_KEY: u8 = 0x0C;
 const SYMBOL_DIGESTS: u8 = 0x0D;
+const RECEPTION: u8 = 0x0E;
 
 impl ClientMessage {
     /// Appends the message to `out` as one control message.
@@ -52,6 +54,7 @@ impl ClientMessage {
             ClientMessage::Control { .. } => CONTROL,
             ClientMessage::HasKey { .. } => HAS_KEY,
             ClientMessage::SymbolDigests { .. } => SYMBOL_DIGESTS,
+            ClientMessage::Reception(_) => RECEPTION,
         }
     }
 
@@ -84,9 +87,6 @@ impl ClientMessage {
                 frame.field(field::NEED, |out| nak.need.put(out));
                 frame.number(field::RECEIVED, nak.received);
                 frame.number(field::LOST, nak.lost);
-                if nak.overrun > 0 {
-                    frame.number(field::OVERRUN, nak.overrun);
-                }
             }
             ClientMessage::Done { tois, received, lost } => {
                 emit_tois(frame, tois);
@@ -105,6 +105,9 @@ impl ClientMessage {
                 frame.number(field::SYMBOLS, symbols.count);
             }
             ClientMessage::HasKey { key } => frame.number(field::KEY_ID, *key),
+            ClientMessage::Reception(report) => {
+                frame.field(field::RECEPTION, |out| report.put(out));
+            }
             ClientMessage::Control { hears } => frame.number(field::HEARS, *hears),
             ClientMessage::Probe { probe, channel, packets, packet_len, rate_bits_per_s } => {
                 frame.number(field::PROBE, *probe);
@@ -143,7 +146,6 @@ impl ClientMessage {
                 need: read_need(fields)?,
                 received: fields.number(field::RECEIVED)?,
                 lost: fields.number(field::LOST)?,
-                overrun: fields.optional_number(field::OVERRUN)?.unwrap_or(0),
             }),
             DONE => ClientMessage::Done {
                 tois: read_tois(fields)?,
@@ -156,6 +158,7 @@ impl ClientMessage {
             PROBE => read_probe(fields)?,
             HAS_KEY => ClientMessage::HasKey { key: fields.number(field::KEY_ID)? },
             SYMBOL_DIGESTS => read_symbol_digests(fields)?,
+            RECEPTION => ClientMessage::Reception(read_reception(fields)?),
             CONTROL => ClientMessage::Control { hears: fields.number::<u8>(field::HEARS)? != 0 },
             _ => return Ok(None),
         }))
@@ -226,6 +229,13 @@ fn read_symbol_digests(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseEr
         key: key.map_err(|_| bad(field::SYMBOL_KEY.name, "not 32 bytes"))?,
         symbols: SymbolRun { block: fields.number(field::FIRST_BLOCK)?, first_esi, count },
     })
+}
+
+fn read_reception(fields: &mut Fields<'_>) -> Result<ReceptionReport, ParseError> {
+    let mut reader = Reader::new(field::RECEPTION.name, fields.required(field::RECEPTION)?);
+    let report = ReceptionReport::read(&mut reader)?;
+    reader.finish()?;
+    Ok(report)
 }
 
 fn read_probe(fields: &mut Fields<'_>) -> Result<ClientMessage, ParseError> {

@@ -42,7 +42,7 @@ fields! {
     DIGESTS = 28, "digests";
     MORE = 29, "more";
     HOLD = 30, "hold";
-    OVERRUN = 31, "packets not kept";
+    RECEPTION = 31, "reception";
     CONTROL = 32, "control group";
     HEARS = 33, "hears the control group";
     KEY = 35, "group key";
@@ -52,6 +52,8 @@ fields! {
     FIRST_SYMBOL = 39, "first symbol";
     SYMBOLS = 40, "number of symbols";
     SYMBOL_DIGESTS = 41, "symbol digests";
+    SCHEDULE = 42, "schedule of reports";
+    CARRIES = 43, "rate that the path carries";
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod unicast;
 
 pub use unicast::UnicastBlock;
 
+use crate::reception::{ReceptionReport, ReportSchedule};
 use crate::srm::MemberId;
 use crate::{Channel, Digest, Oti, Toi, Tsi};
 
@@ -182,11 +183,8 @@ pub struct Nak {
     /// Number of data packets of this transmission that arrived.
     pub received: u32,
     /// Number of data packets of this transmission that did not arrive after the client began to
-    /// listen.
+    /// listen, without those that its machine dropped.
     pub lost: u32,
-    /// Number of data packets since the last NAK that arrived and were dropped, because they came
-    /// faster than the client could take them.
-    pub overrun: u32,
 }
 
 /// A message from a client to the server.
@@ -277,6 +275,8 @@ pub enum ClientMessage {
         /// Number of the key.
         key: u16,
     },
+    /// Reports how the packets of the data channel arrive.
+    Reception(ReceptionReport),
     /// Asks for a burst of probe packets on a data channel.
     Probe {
         /// Chosen by the client; the packets and the answer carry it.
@@ -305,7 +305,7 @@ pub enum ServerMessage {
         /// far, and clients receive the first alone. The list leaves room for servers that divide
         /// their rate among several, without another version of the protocol.
         channels: Vec<Channel>,
-        /// Rate of the data channels together, in bits of UDP payload per second.
+        /// Highest rate of the data channels together, in bits of UDP payload per second.
         rate_bits_per_s: u64,
         /// The control group in which the server also announces transmissions, if any.
         control: Option<ControlGroup>,
@@ -338,6 +338,8 @@ pub enum ServerMessage {
     },
     /// Announces transmissions that are about to start, in this order.
     Announce {
+        /// Present rate of the data channel, in bits of UDP payload per second.
+        rate_bits_per_s: u64,
         /// Time until the first of them starts.
         starts_in: Duration,
         /// Upper bound of the random time by which clients delay a NAK.
@@ -382,6 +384,16 @@ pub enum ServerMessage {
     },
     /// The next group key, which will be used soon. The client confirms it.
     Key(GroupKey),
+    /// Says when to report how packets arrive.
+    Reports(ReportSchedule),
+    /// The client's path carries less than the channel's rate. The client leaves the channel and
+    /// asks for its items on the session.
+    Aside {
+        /// Rate that the path carries, in bits of UDP payload per second.
+        carries_bits_per_s: u64,
+        /// The channel's rate.
+        rate_bits_per_s: u64,
+    },
     /// The probe burst was sent.
     Probed {
         /// The client's number for the probe.

@@ -10,6 +10,7 @@ use super::{
 use crate::channel::{put_channel, read_channel};
 use crate::codec::{Reader, put_signed, put_varint};
 use crate::control::{self, Field, Fields, Frame, Parsed};
+use crate::reception::ReportSchedule;
 use crate::srm::MemberId;
 use crate::{Channel, Digest, ParseError, Toi, Tsi};
 
@@ -24,6 +25,8 @@ const DIGESTS: u8 = 0x28;
 const PROBED: u8 = 0x29;
 const KEY: u8 = 0x2A;
 const SYMBOL_DIGESTS: u8 = 0x2B;
+const REPORTS: u8 = 0x2C;
+const ASIDE: u8 = 0x2D;
 
 impl ServerMessage {
     /// Appends the message to `out` as one control message. Durations are truncated to
@@ -57,6 +60,8 @@ impl ServerMessage {
             ServerMessage::Probed { .. } => PROBED,
             ServerMessage::Key(_) => KEY,
             ServerMessage::SymbolDigests { .. } => SYMBOL_DIGESTS,
+            ServerMessage::Reports(_) => REPORTS,
+            ServerMessage::Aside { .. } => ASIDE,
         }
     }
 
@@ -91,7 +96,8 @@ impl ServerMessage {
                 frame.number(field::QUERY, *query);
                 frame.string(field::REASON, reason);
             }
-            ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+            ServerMessage::Announce { rate_bits_per_s, starts_in, nak_spread, announcements } => {
+                frame.number(field::RATE, *rate_bits_per_s);
                 emit_duration(frame, field::STARTS_IN, *starts_in);
                 emit_duration(frame, field::NAK_SPREAD, *nak_spread);
                 frame.field(field::ANNOUNCEMENTS, |out| put_announcements(out, announcements));
@@ -124,6 +130,13 @@ impl ServerMessage {
                 });
             }
             ServerMessage::Key(key) => frame.field(field::KEY, |out| put_key(out, key)),
+            ServerMessage::Reports(schedule) => {
+                frame.field(field::SCHEDULE, |out| schedule.put(out));
+            }
+            ServerMessage::Aside { carries_bits_per_s, rate_bits_per_s } => {
+                frame.number(field::CARRIES, *carries_bits_per_s);
+                frame.number(field::RATE, *rate_bits_per_s);
+            }
             ServerMessage::Probed { probe, packets } => {
                 frame.number(field::PROBE, *probe);
                 frame.number(field::PACKETS, *packets);
@@ -153,6 +166,7 @@ impl ServerMessage {
                 reason: read_reason(fields)?,
             },
             ANNOUNCE => ServerMessage::Announce {
+                rate_bits_per_s: read_rate(fields)?,
                 starts_in: read_duration(fields, field::STARTS_IN)?,
                 nak_spread: read_duration(fields, field::NAK_SPREAD)?,
                 announcements: read_announcements(fields.required(field::ANNOUNCEMENTS)?)?,
@@ -165,10 +179,22 @@ impl ServerMessage {
                 packets: fields.number(field::PACKETS)?,
             },
             SYMBOL_DIGESTS => read_symbol_digests(fields)?,
+            REPORTS => ServerMessage::Reports(read_schedule(fields)?),
+            ASIDE => ServerMessage::Aside {
+                carries_bits_per_s: fields.number(field::CARRIES)?,
+                rate_bits_per_s: read_rate(fields)?,
+            },
             KEY => ServerMessage::Key(read_key(fields.required(field::KEY)?)?),
             _ => return Ok(None),
         }))
     }
+}
+
+fn read_schedule(fields: &mut Fields<'_>) -> Result<ReportSchedule, ParseError> {
+    let mut reader = Reader::new(field::SCHEDULE.name, fields.required(field::SCHEDULE)?);
+    let schedule = ReportSchedule::read(&mut reader)?;
+    reader.finish()?;
+    Ok(schedule)
 }
 
 fn read_reason(fields: &mut Fields<'_>) -> Result<String, ParseError> {

@@ -237,7 +237,16 @@ mod tests {
         ) {
             let (tsi, toi) = (Tsi(tsi), Toi(toi));
             let header =
-                SmallBlockHeader { tsi, toi, transmission, index, sbn, block_symbols, esi };
+                SmallBlockHeader {
+                    tsi,
+                    toi,
+                    transmission,
+                    index,
+                    stamp: None,
+                    sbn,
+                    block_symbols,
+                    esi,
+                };
             let header = SignedHeader { header, turn };
             let bytes = packet(header, &symbol);
             let (mut signed, mut checked) = (vec![1], vec![2]);

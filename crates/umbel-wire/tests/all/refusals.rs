@@ -86,7 +86,8 @@ fn page(items: Vec<ItemInfo>) -> ServerMessage {
 
 fn announce(starts_in: Duration, announcement: Announcement, count: usize) -> ServerMessage {
     let announcements = vec![announcement; count];
-    ServerMessage::Announce { starts_in, nak_spread: Duration::ZERO, announcements }
+    let nak_spread = Duration::ZERO;
+    ServerMessage::Announce { rate_bits_per_s: 1, starts_in, nak_spread, announcements }
 }
 
 const ANNOUNCEMENT: Announcement = Announcement {
@@ -148,9 +149,9 @@ fn probes_have_a_rate_and_packets_that_exist() {
         packet_len,
         rate_bits_per_s,
     };
-    accepted_from_client(&probe(24, 1));
+    accepted_from_client(&probe(32, 1));
     accepted_from_client(&probe(65_507, u64::MAX));
-    refused_from_client(&probe(23, 1), "packet length");
+    refused_from_client(&probe(31, 1), "packet length");
     refused_from_client(&probe(65_508, 1), "packet length");
     refused_from_client(&probe(1400, 0), "rate: 0 bit/s");
 }

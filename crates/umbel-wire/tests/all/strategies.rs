@@ -7,6 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
+use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
     Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, limits,
@@ -30,13 +31,17 @@ pub(crate) fn otis(scheme: Scheme) -> impl Strategy<Value = Oti> {
         .prop_filter("the blocks can be numbered", |oti| oti.check().is_ok())
 }
 
+pub(crate) fn stamps() -> impl Strategy<Value = ChannelStamp> {
+    any::<(u32, u64, u8)>().prop_map(|(number, us, place)| ChannelStamp::new(number, us, place))
+}
+
 pub(crate) fn data_headers() -> impl Strategy<Value = DataHeader> {
     schemes().prop_flat_map(|scheme| {
         let numbers = (0..=scheme.max_sbn(), 0..=scheme.max_esi());
-        (any::<(u32, u32, u32, u32)>(), numbers).prop_map(
-            move |((tsi, toi, transmission, index), (sbn, esi))| {
+        (any::<(u32, u32, u32, u32)>(), stamps(), numbers).prop_map(
+            move |((tsi, toi, transmission, index), stamp, (sbn, esi))| {
                 let (tsi, toi) = (Tsi(tsi), Toi(toi));
-                DataHeader { tsi, toi, transmission, index, scheme, sbn, esi }
+                DataHeader { tsi, toi, transmission, index, stamp, scheme, sbn, esi }
             },
         )
     })
@@ -129,6 +134,41 @@ pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
     )
 }
 
+pub(crate) fn receptions() -> impl Strategy<Value = ReceptionReport> {
+    let times = any::<[u32; 6]>().prop_map(|us| us.map(|us| Duration::from_micros(us.into())));
+    (stamps(), any::<[u32; 6]>(), times, option::of(1..=u64::MAX)).prop_map(
+        |(newest, [received, lost, tails, gaps, overrun, marked], times, train_bits_per_s)| {
+            let [held, sent_over, arrived_over, queue_least, queue, jitter] = times;
+            ReceptionReport {
+                newest,
+                held,
+                received,
+                lost,
+                tails,
+                gaps,
+                overrun,
+                marked,
+                sent_over,
+                arrived_over,
+                queue_least,
+                queue,
+                jitter,
+                train_bits_per_s,
+            }
+        },
+    )
+}
+
+fn schedules() -> impl Strategy<Value = ReportSchedule> {
+    let times = any::<[u32; 3]>().prop_map(|us| us.map(|us| Duration::from_micros(us.into())));
+    (any::<u32>(), times).prop_map(|(packets, [every, latest, spread])| ReportSchedule {
+        every,
+        packets,
+        latest,
+        spread,
+    })
+}
+
 pub(crate) fn client_messages() -> impl Strategy<Value = ClientMessage> {
     use ClientMessage as M;
     let patterns = || vec(strings(limits::PATTERN_LEN), 0..5);
@@ -145,9 +185,9 @@ pub(crate) fn client_messages() -> impl Strategy<Value = ClientMessage> {
             hold
         }),
         (tois(), needs()).prop_map(|(toi, need)| M::Want { toi, need }),
-        (any::<u32>(), tois(), needs(), any::<[u32; 3]>()).prop_map(
-            |(transmission, toi, need, [received, lost, overrun])| {
-                M::Nak(Nak { transmission, toi, need, received, lost, overrun })
+        (any::<u32>(), tois(), needs(), any::<[u32; 2]>()).prop_map(
+            |(transmission, toi, need, [received, lost])| {
+                M::Nak(Nak { transmission, toi, need, received, lost })
             }
         ),
         (toi_lists(), any::<[u32; 2]>()).prop_map(|(tois, [received, lost])| M::Done {
@@ -171,6 +211,7 @@ pub(crate) fn client_messages() -> impl Strategy<Value = ClientMessage> {
                 symbols: SymbolRun { block, first_esi, count },
             }),
         any::<bool>().prop_map(|hears| M::Control { hears }),
+        receptions().prop_map(M::Reception),
         (
             any::<u32>(),
             any::<u8>(),
@@ -262,8 +303,9 @@ pub(crate) fn server_messages() -> impl Strategy<Value = ServerMessage> {
         (any::<u32>(), vec(items(), 0..20), any::<u64>(), any::<Option<u64>>())
             .prop_map(|(query, items, total, next)| M::Page { query, items, total, next }),
         (any::<u32>(), reason()).prop_map(|(query, reason)| M::Failed { query, reason }),
-        (durations(), durations(), vec(announcements(), 0..20)).prop_map(
-            |(starts_in, nak_spread, announcements)| M::Announce {
+        (1..=u64::MAX, durations(), durations(), vec(announcements(), 0..20)).prop_map(
+            |(rate_bits_per_s, starts_in, nak_spread, announcements)| M::Announce {
+                rate_bits_per_s,
                 starts_in,
                 nak_spread,
                 announcements
@@ -283,6 +325,11 @@ pub(crate) fn server_messages() -> impl Strategy<Value = ServerMessage> {
             }
         ),
         any::<(u32, u32)>().prop_map(|(probe, packets)| M::Probed { probe, packets }),
+        schedules().prop_map(M::Reports),
+        (any::<u64>(), 1..=u64::MAX).prop_map(|(carries_bits_per_s, rate_bits_per_s)| M::Aside {
+            carries_bits_per_s,
+            rate_bits_per_s,
+        }),
     ]
 }
 

@@ -8,6 +8,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, EsiSet, FeedInfo, Heartbeat,
@@ -375,13 +376,16 @@ proptest! {
     fn data_packets_come_back(
         (tsi, transmission, index, sbn) in any::<(u32, u32, u32, u32)>(),
         (block_symbols, esi) in (1_u8.., 0_u8..255),
+        stamp in option::of(any::<(u32, u64, u8)>()),
         symbol in vec(any::<u8>(), 0..100),
     ) {
         let header = SmallBlockHeader {
             tsi: Tsi(tsi), toi: Toi(1), transmission, index, sbn, block_symbols, esi,
+            stamp: stamp.map(|(number, us, place)| ChannelStamp::new(number, us, place)),
         };
-        let mut packet = vec![0; SmallBlockHeader::LEN];
-        header.emit(&mut packet).unwrap();
+        let mut packet = vec![0; SmallBlockHeader::STAMPED_LEN];
+        let len = header.emit(&mut packet).unwrap();
+        packet.truncate(len);
         packet.extend_from_slice(&symbol);
         prop_assert!(SmallBlockPacket::is_one(&packet));
         let parsed = SmallBlockPacket::parse(&packet);

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Output};
 
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::{DataHeader, Scheme, Toi, Tsi};
 
 const PORT: u16 = 7702;
@@ -122,6 +123,7 @@ fn headers() -> [DataHeader; 3] {
         toi: Toi(0xF004_0506),
         transmission: 0x1122_3344,
         index: 0x5566_7788,
+        stamp: ChannelStamp::new(0x99AA_BBCC, 0xDD_EEFF, 1),
         scheme,
         sbn,
         esi,
@@ -133,10 +135,10 @@ fn headers() -> [DataHeader; 3] {
 fn expected(header: &DataHeader, payload_id_shown: bool) -> String {
     let mut fields = vec![
         "1".to_owned(),
-        "8".to_owned(),
+        "16".to_owned(),
         header.tsi.0.to_string(),
         header.toi.0.to_string(),
-        format!("{:08x}{:08x}", header.transmission, header.index),
+        format!("{:08x}{:08x}99aabbccddeeff01", header.transmission, header.index),
         (DataHeader::LEN - 4).to_string(),
         header.scheme.encoding_id().to_string(),
         "0".to_owned(),

@@ -6,6 +6,7 @@ mod tmtp_seeds;
 use std::time::Duration;
 
 use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedKey};
+use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
     Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
@@ -100,11 +101,35 @@ fn find_sessions() -> Vec<(&'static str, Vec<u8>)> {
     vec![("all", question(None)), ("one", question(Some("nightly")))]
 }
 
+/// Returns a report of reception.
+fn reception() -> ReceptionReport {
+    ReceptionReport {
+        newest: STAMP,
+        held: Duration::from_micros(120),
+        received: 95,
+        lost: 5,
+        tails: 2,
+        gaps: 3,
+        overrun: 1,
+        marked: 2,
+        sent_over: Duration::from_millis(11),
+        arrived_over: Duration::from_micros(11_400),
+        queue_least: Duration::from_micros(300),
+        queue: Duration::from_micros(700),
+        jitter: Duration::from_micros(40),
+        train_bits_per_s: Some(940_000_000),
+    }
+}
+
+/// Stamp of the packets that have one.
+const STAMP: ChannelStamp = ChannelStamp::new(7, 1_234_567, 1);
+
 fn data_packets() -> Vec<(String, Vec<u8>)> {
     let mut seeds = Vec::new();
     for scheme in [Scheme::NoCode, Scheme::ReedSolomon, Scheme::RaptorQ] {
         let (tsi, toi, transmission, index) = (Tsi(1), Toi(2), 3, 4);
-        let header = DataHeader { tsi, toi, transmission, index, scheme, sbn: 5, esi: 6 };
+        let header =
+            DataHeader { tsi, toi, transmission, index, stamp: STAMP, scheme, sbn: 5, esi: 6 };
         let packet = [&header.emit().unwrap(), &b"symbol"[..]].concat();
         seeds.push((scheme.encoding_id().to_string(), packet));
     }
@@ -136,6 +161,7 @@ fn sealed_packets() -> Vec<(&'static str, Vec<u8>)> {
         toi: Toi(2),
         transmission: 3,
         index: 4,
+        stamp: STAMP,
         scheme: Scheme::ReedSolomon,
         sbn: 5,
         esi: 6,
@@ -152,6 +178,7 @@ fn stream_packets() -> Vec<(&'static str, Vec<u8>)> {
         toi: Toi(toi),
         transmission: 1_000_000,
         index: 4,
+        stamp: None,
         sbn,
         block_symbols,
         esi,
@@ -183,17 +210,7 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("list", M::List { query: 1, patterns: patterns.clone(), cursor: 300, limit: 4096 }),
         ("request", M::Request { query: 2, patterns, hold: false }),
         ("want", M::Want { toi, need: whole }),
-        (
-            "nak",
-            M::Nak(Nak {
-                transmission: 9,
-                toi,
-                need: symbols,
-                received: 1000,
-                lost: 10,
-                overrun: 3,
-            }),
-        ),
+        ("nak", M::Nak(Nak { transmission: 9, toi, need: symbols, received: 1000, lost: 10 })),
         ("done", M::Done { tois: tois.clone(), received: 120, lost: 7 }),
         ("cancel", M::Cancel { tois }),
         ("unicast", M::Unicast { toi, need: exact }),
@@ -207,6 +224,7 @@ fn client_messages() -> Vec<(&'static str, Vec<u8>)> {
             },
         ),
         ("control", M::Control { hears: true }),
+        ("reception", M::Reception(reception())),
         (
             "probe",
             M::Probe {
@@ -302,6 +320,7 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         (
             "announce",
             M::Announce {
+                rate_bits_per_s: 100_000_000,
                 starts_in: Duration::from_millis(20),
                 nak_spread: Duration::from_millis(100),
                 announcements: vec![announcement(9, 70), announcement(10, 7)],
@@ -329,6 +348,8 @@ fn server_messages() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("welcome-sealed", welcome(None, vec![key(9), key(10)])),
         ("key", M::Key(key(10))),
+        ("reports", M::Reports(ReportSchedule::START)),
+        ("aside", M::Aside { carries_bits_per_s: 10_000_000, rate_bits_per_s: 100_000_000 }),
         ("probed", M::Probed { probe: 1, packets: 100 }),
     ];
     let bytes = |message: &ServerMessage| {
@@ -362,6 +383,7 @@ fn rlm_messages() -> Vec<(&'static str, Vec<u8>)> {
             toi: Toi(toi),
             transmission: 1_000_000,
             index,
+            stamp: None,
             sbn,
             block_symbols,
             esi,

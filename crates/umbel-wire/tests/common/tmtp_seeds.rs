@@ -188,6 +188,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
         toi: Toi(1),
         transmission: 1,
         index: 2,
+        stamp: None,
         sbn: 300,
         block_symbols: 16,
         esi: 17,

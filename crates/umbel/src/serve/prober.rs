@@ -17,6 +17,7 @@ use umbel_net::interface::{Family, Interface};
 use umbel_net::pacer::Pacer;
 use umbel_net::udp::{Sender, SenderOptions};
 use umbel_wire::alc::DataHeader;
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::{Channel, Scheme, Toi, Tsi};
 
 /// Most bursts that wait, of all clients and of one; further ones are answered as not sent.
@@ -215,6 +216,7 @@ fn push(buf: &mut TransmitBuf, to: &ProbeChannel, probe: u32, index: u32, body: 
         toi: Toi::PROBE,
         transmission: probe,
         index,
+        stamp: ChannelStamp::default(),
         scheme: Scheme::NoCode,
         sbn: 0,
         esi: index & 0xffff,

@@ -1,11 +1,10 @@
 //! Commands and events between the engine and the client's application.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Oti, Toi};
 
+use super::fallback::Brought;
 use super::item::Held;
 use crate::symbols::BlockId;
 use crate::{Instant, SessionId};
@@ -198,10 +197,19 @@ pub enum ReceiverEvent {
         /// Number of packets sent.
         packets: u32,
     },
-    /// Multicast brings nothing. The client continues by unicast.
+    /// Multicast brings nothing, or next to nothing. The client continues by unicast.
     Fallback {
-        /// Time for which nothing came.
-        silent: Duration,
+        /// What it brought.
+        brought: Brought,
+        /// Length of a full data packet, if an item is pending.
+        packet_len: Option<u16>,
+    },
+    /// The path carries less than the channel's rate. The client takes its items on the session.
+    Aside {
+        /// Rate that the path carries, in bits of UDP payload per second.
+        carries_bits_per_s: u64,
+        /// Rate of the channel.
+        rate_bits_per_s: u64,
     },
     /// Multicast works (again). The client continues with it.
     MulticastBack,

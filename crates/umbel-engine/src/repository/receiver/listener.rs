@@ -427,7 +427,6 @@ impl Listener {
                 need,
                 received: listening.received.saturating_sub(no_room),
                 lost: listening.lost().saturating_sub(before),
-                overrun: before.saturating_add(no_room),
             };
             self.over.insert(number, listening);
             while self.over.len() > OVER_MOST {

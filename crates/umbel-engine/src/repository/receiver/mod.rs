@@ -29,11 +29,13 @@ mod items;
 mod listener;
 mod opening;
 mod outbox;
+mod reception;
 mod session;
 mod suspicion;
 mod tuner;
 
 pub use self::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
+pub use self::fallback::Brought;
 pub use self::item::Held;
 
 use std::collections::VecDeque;
@@ -54,6 +56,7 @@ use self::items::Items;
 use self::listener::{Listener, Outlook};
 use self::opening::open;
 use self::outbox::Outbox;
+use self::reception::Reception;
 use self::session::Session;
 use self::tuner::Tuner;
 use super::config::ReceiverConfig;
@@ -82,6 +85,8 @@ timers! {
         AskAgain,
         /// When to leave the channel.
         Leave,
+        /// When to report how packets arrive.
+        Report,
     }
 }
 
@@ -100,6 +105,7 @@ pub struct Receiver<K> {
     guard: Guard,
     conformity: Conformity,
     listener: Listener,
+    reception: Reception,
     tuner: Tuner,
     fallback: Fallback,
     /// Draws the numbers of probes.
@@ -123,6 +129,7 @@ impl<K: SymbolSink> Receiver<K> {
             guard: Guard::new(config.symbol_key),
             conformity: Conformity::default(),
             listener: Listener::new(&config, random.clone()),
+            reception: Reception::new(random.clone()),
             tuner: Tuner::new(),
             fallback: Fallback::new(&config),
             timers: Timers::default(),
@@ -204,7 +211,10 @@ impl<K: SymbolSink> Receiver<K> {
                 self.suspect(now, toi);
             }
             ReceiverCommand::AskDigests { toi } => self.say(ClientMessage::Digests { toi })?,
-            ReceiverCommand::Overrun { packets } => self.listener.overrun.note_before(packets),
+            ReceiverCommand::Overrun { packets } => {
+                self.listener.overrun.note_before(packets);
+                self.reception.on_overrun(packets);
+            }
             ReceiverCommand::UnicastBlock { block, content } => {
                 match self.items.take_block(now, block, &content, &mut self.sink) {
                     Ok(last) => {
@@ -324,7 +334,13 @@ impl<K: SymbolSink> Receiver<K> {
         }
         while let Some(message) = self.control.poll_message() {
             match message {
-                ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+                ServerMessage::Announce {
+                    rate_bits_per_s,
+                    starts_in,
+                    nak_spread,
+                    announcements,
+                } => {
+                    self.listener.set_rate(rate_bits_per_s);
                     self.on_announce(now, starts_in, nak_spread, &announcements);
                 }
                 ServerMessage::End { transmission } => {
@@ -362,6 +378,8 @@ impl<K: SymbolSink> Receiver<K> {
             let event = ReceiverEvent::ProbePacket { probe: transmission, index, at: now, len };
             return self.events.push_back(event);
         }
+        self.reception.on_packet(now, packet.header.stamp, len);
+        self.fallback.count(packet.header.stamp.number, len);
         let may_be_genuine = self.take_symbol(now, packet);
         if may_be_genuine && self.listener.hear(now, &self.items, (toi, transmission, index)) {
             self.tuner.extend_interest(now + self.config.linger);
@@ -390,7 +408,10 @@ impl<K: SymbolSink> Receiver<K> {
                     DropReason::Duplicate => {
                         claim.map(|claim| self.conformity.fits(now, claim));
                     }
-                    DropReason::NoRoom => self.listener.overrun.note_no_room(),
+                    DropReason::NoRoom => {
+                        self.listener.overrun.note_no_room();
+                        self.reception.on_no_room();
+                    }
                     DropReason::Contradicting => self.suspect(now, toi),
                     DropReason::Unverified => self.ask_further(now, toi, (sbn, esi)),
                     _ => {}
@@ -425,10 +446,11 @@ impl<K: SymbolSink> Receiver<K> {
         timers.put(Timer::Control, self.control.poll_timeout());
         timers.put(Timer::End, self.listener.next_silent_end());
         timers.put(Timer::Nak, self.listener.next_nak_due());
-        let silence = self.fallback.gives_up_at().filter(|_| !self.items.is_idle());
+        let silence = self.fallback.next_judgement().filter(|_| !self.items.is_idle());
         timers.put(Timer::Fallback, silence);
         timers.put(Timer::Probe, self.fallback.next_probe());
         timers.put(Timer::Guard, self.guard.poll_timeout());
+        timers.put(Timer::Report, self.reception.next());
         let leaves = self.tuner.is_joined() && self.is_idle();
         self.timers.put(Timer::Leave, leaves.then(|| self.tuner.interest_until()));
     }
@@ -441,16 +463,36 @@ impl<K: SymbolSink> Receiver<K> {
         }
     }
 
-    /// Switches to unicast, because announced transmissions bring nothing.
-    fn fall_back(&mut self, now: Instant) {
-        let silent = self.fallback.give_up(now);
-        self.listener.stop();
-        self.demand_all(usize::MAX);
-        self.events.push_back(ReceiverEvent::Fallback { silent });
+    /// Switches to unicast if announced transmissions bring nothing, or next to nothing.
+    fn judge_multicast(&mut self, now: Instant) {
+        if let Some(brought) = self.fallback.judge(now) {
+            self.listener.stop();
+            self.demand_all(usize::MAX);
+            let packet_len = self.items.packet_len();
+            self.events.push_back(ReceiverEvent::Fallback { brought, packet_len });
+        }
     }
 
-    /// Asks for a probe burst that would show that multicast works.
+    /// Leaves the channel, because the path carries less than its rate, and takes the items on the
+    /// session.
+    fn step_aside(&mut self, now: Instant, carries_bits_per_s: u64, rate_bits_per_s: u64) {
+        if !self.fallback.is_multicast() {
+            return;
+        }
+        self.fallback.step_aside(now);
+        self.listener.stop();
+        self.tuner.leave();
+        self.reception.stop();
+        self.demand_all(usize::MAX);
+        self.events.push_back(ReceiverEvent::Aside { carries_bits_per_s, rate_bits_per_s });
+    }
+
+    /// Asks for a probe burst that would show that multicast works. Goes back to multicast without
+    /// one if only the path was too slow.
     fn probe(&mut self, now: Instant) {
+        if self.fallback.end_aside(now) {
+            return self.go_back_to_multicast(now);
+        }
         self.fallback.probe_later(now);
         if let Some(packet_len) = self.items.packet_len() {
             self.tuner.join();
@@ -479,6 +521,7 @@ impl<K: SymbolSink> Receiver<K> {
         let uninterested = self.items.is_idle() || now >= self.tuner.interest_until();
         if self.is_idle() && uninterested {
             self.tuner.leave();
+            self.reception.stop();
         }
     }
 }
@@ -520,10 +563,16 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                     self.tuner.extend_interest(now + self.config.linger);
                 }
                 Timer::Nak => self.send_due_naks(now),
-                Timer::Fallback => self.fall_back(now),
+                Timer::Fallback => self.judge_multicast(now),
                 Timer::Probe => self.probe(now),
                 Timer::AskAgain => self.ask_again(now),
                 Timer::Guard => self.guard.handle_timeout(now),
+                Timer::Report => {
+                    let report = self.reception.poll(now).map(ClientMessage::Reception);
+                    if let Some(report) = report {
+                        self.outbox.say(report);
+                    }
+                }
                 Timer::End | Timer::Leave => {}
             }
         }

@@ -79,6 +79,7 @@ impl<K: SymbolSink> Receiver<K> {
         self.outbox.clear();
         self.fallback.reset();
         self.tuner.probing = false;
+        self.reception.stop();
     }
 
     pub(super) fn on_server_message(&mut self, now: Instant, bytes: &[u8]) {
@@ -108,7 +109,8 @@ impl<K: SymbolSink> Receiver<K> {
             ServerMessage::Failed { query, reason } => {
                 self.events.push_back(ReceiverEvent::Failed { query, reason });
             }
-            ServerMessage::Announce { starts_in, nak_spread, announcements } => {
+            ServerMessage::Announce { rate_bits_per_s, starts_in, nak_spread, announcements } => {
+                self.listener.set_rate(rate_bits_per_s);
                 self.on_announce(now, starts_in, nak_spread, &announcements);
             }
             ServerMessage::End { transmission } => self.listener.hear_end(now, transmission),
@@ -126,6 +128,10 @@ impl<K: SymbolSink> Receiver<K> {
                 let id = key.id;
                 self.session.add_key(key);
                 self.outbox.say(ClientMessage::HasKey { key: id });
+            }
+            ServerMessage::Reports(schedule) => self.reception.follow(schedule),
+            ServerMessage::Aside { carries_bits_per_s, rate_bits_per_s } => {
+                self.step_aside(now, carries_bits_per_s, rate_bits_per_s);
             }
             ServerMessage::Probed { probe, packets } => {
                 self.tuner.probing = false;

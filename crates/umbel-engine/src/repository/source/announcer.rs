@@ -17,20 +17,28 @@ use crate::chance::Generator;
 use crate::repository::config::{ControlConfig, SourceConfig};
 use crate::repository::control::{self, Control};
 use crate::seal::Keyring;
+use crate::units::Rate;
 use crate::{Address, Instant, Membership, SessionId, Transmit, TransmitBuf};
 
 /// Greatest number of announcements in one datagram, so that it fits any link.
 const AT_ONCE: usize = 32;
 
 /// Transmissions that were planned together, and the clients to be told.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Announcements {
     to: BTreeMap<SessionId, Vec<Announcement>>,
+    rate: Rate,
     starts_in: Duration,
     nak_spread: Duration,
 }
 
 impl Announcements {
+    /// Creates announcements of no transmissions, on a channel of this rate.
+    pub(super) fn new(rate: Rate) -> Announcements {
+        let to = BTreeMap::new();
+        Announcements { to, rate, starts_in: Duration::ZERO, nak_spread: Duration::ZERO }
+    }
+
     /// Adds a transmission that starts after this time, for all its participants.
     pub(super) fn add(&mut self, transmission: &Transmission, starts_in: Duration) {
         self.starts_in = self.starts_in.max(starts_in);
@@ -55,7 +63,7 @@ pub(super) struct Announcer {
     /// Generator of the membership in the control group.
     random: Generator,
     /// Highest rate of the data channel.
-    data_bits_per_s: u64,
+    data_rate: Rate,
     /// The server's end of the multicast control channel, once it has joined it.
     control: Option<Control>,
     outbox: VecDeque<(SessionId, ServerMessage)>,
@@ -70,7 +78,7 @@ impl Announcer {
             config: config.control,
             sealed: config.seal.is_some(),
             random,
-            data_bits_per_s: config.rate.bits_per_s(),
+            data_rate: config.rate,
             control: None,
             outbox: VecDeque::new(),
             unseen_end: None,
@@ -96,7 +104,7 @@ impl Announcer {
         clients: &Clients,
         announcements: Announcements,
     ) {
-        let Announcements { mut to, starts_in, nak_spread } = announcements;
+        let Announcements { mut to, rate, starts_in, nak_spread } = announcements;
         let (mut first, mut heard_by_all) = (None, BTreeMap::new());
         if let Some(control) = &mut self.control {
             to.retain(|&session, announcements| {
@@ -110,18 +118,20 @@ impl Announcer {
             });
             let heard_by_all: Vec<Announcement> = heard_by_all.into_values().collect();
             for some in heard_by_all.chunks(AT_ONCE) {
-                control.announce(now, starts_in, nak_spread, some.to_vec());
+                control.announce(now, rate, starts_in, nak_spread, some.to_vec());
             }
         }
-        self.announce_on_sessions(clients, Announcements { to, starts_in, nak_spread });
+        self.announce_on_sessions(clients, Announcements { to, rate, starts_in, nak_spread });
     }
 
     /// Announces transmissions on the clients' sessions. A late client learns of the item there
     /// first.
     pub(super) fn announce_on_sessions(&mut self, clients: &Clients, announcements: Announcements) {
-        let Announcements { to, starts_in, nak_spread } = announcements;
+        let Announcements { to, rate, starts_in, nak_spread } = announcements;
+        let rate_bits_per_s = rate.bits_per_s();
         for (session, announcements) in to {
-            let message = ServerMessage::Announce { starts_in, nak_spread, announcements };
+            let message =
+                ServerMessage::Announce { rate_bits_per_s, starts_in, nak_spread, announcements };
             self.say(clients, session, message);
         }
     }
@@ -170,7 +180,7 @@ impl Announcer {
         match (&mut self.control, self.config) {
             (Some(control), _) => control.handle_timeout(now),
             (None, Some(ControlConfig { channel, key })) => {
-                let (random, rate) = (self.random.clone(), self.data_bits_per_s);
+                let (random, rate) = (self.random.clone(), self.data_rate);
                 let key = (!self.sealed).then_some(key);
                 self.control = Some(Control::server(now, channel, key, random, rate));
             }

@@ -1,11 +1,13 @@
 //! Commands and events between the engine and the server's application.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::repository::{GroupSecret, ItemInfo, Need, SymbolDigest, SymbolKey, SymbolRun};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::SessionId;
+use crate::congestion::PathStatus;
 use crate::symbols::BlockId;
 use crate::units::Rate;
 
@@ -16,6 +18,8 @@ pub enum SourceCommand {
     SessionOpened {
         /// The session.
         session: SessionId,
+        /// Address of the client.
+        remote: IpAddr,
         /// Its round trip time.
         rtt: Duration,
     },
@@ -238,10 +242,18 @@ pub enum SourceEvent {
         /// Cause of the failure.
         reason: String,
     },
-    /// Data packets leave at this rate from now on. Clients cannot take more, or can again.
+    /// Data packets leave at this rate from now on.
     Rate {
         /// The new rate.
         rate: Rate,
+    },
+    /// The path of a client carries less than the channel's rate. The client is asked to take its
+    /// items on the session.
+    Aside {
+        /// The session.
+        session: SessionId,
+        /// Rate that its path carries.
+        carries: Rate,
     },
     /// A client has everything that it wanted.
     Satisfied {
@@ -278,4 +290,6 @@ pub struct ClientStatus {
     pub loss: f64,
     /// Round trip time of the session.
     pub rtt: Duration,
+    /// Its path, while it receives the channel and reports.
+    pub path: Option<PathStatus>,
 }

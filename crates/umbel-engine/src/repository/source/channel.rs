@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_fec::Partition;
 use umbel_wire::alc::DataHeader;
+use umbel_wire::reception::ReceptionReport;
 use umbel_wire::repository::{Nak, Need, ServerMessage};
 use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Oti, Toi};
@@ -18,10 +19,12 @@ use super::item::Demand;
 use super::keys::GroupKeys;
 use super::line::{Line, Next};
 use super::loss::Loss;
+use super::pace::Pace;
 use super::planner::{Desk, Lack, Planner, Segments};
-use super::throttle::Throttle;
 use super::transmission::{Purpose, Transmission};
 use super::wanted::Wanted;
+use crate::chance::Generator;
+use crate::congestion::Event;
 use crate::repository::config::{SourceConfig, StartConfig};
 use crate::repository::drops::DropReason;
 use crate::repository::missing::Missing;
@@ -59,19 +62,19 @@ pub(super) struct DataChannel<S> {
     planner: Planner,
     pub(super) line: Line,
     pub(super) answers: Answers,
-    throttle: Throttle,
+    pub(super) pace: Pace,
     pub(super) stats: SourceStats,
 }
 
 impl<S: SymbolSource> DataChannel<S> {
-    pub(super) fn new(config: SourceConfig, symbols: S) -> DataChannel<S> {
+    pub(super) fn new(config: SourceConfig, random: Generator, symbols: S) -> DataChannel<S> {
         DataChannel {
             symbols,
             wanted: Wanted::new(Scheduler::new(config.scheduler)),
             planner: Planner::new(&config),
             line: Line::new(),
             answers: Answers::default(),
-            throttle: Throttle::new(config.rate),
+            pace: Pace::new(config.rate, config.congestion, random),
             stats: SourceStats::default(),
             config,
         }
@@ -79,7 +82,12 @@ impl<S: SymbolSource> DataChannel<S> {
 
     /// Returns the current packet rate.
     pub(super) fn rate(&self) -> Rate {
-        self.throttle.rate()
+        self.pace.rate()
+    }
+
+    /// Returns whether a packet waits for the pace.
+    pub(super) fn wants(&self) -> bool {
+        self.line.wants() && self.pace.may_send(0)
     }
 
     /// Returns the time at which work that waits for NAKs may be planned. While the channel is
@@ -113,6 +121,13 @@ impl<S: SymbolSource> DataChannel<S> {
             turn.events.push_back(SourceEvent::StopUnicast { session, toi });
         }
         client.wanted.insert(toi);
+        if !std::mem::replace(&mut client.reports, true) {
+            let (remote, rtt) = (client.remote, client.rtt);
+            if let Some(schedule) = self.pace.join(turn.now, session, remote, rtt) {
+                turn.announcer.say(turn.clients, session, ServerMessage::Reports(schedule));
+            }
+            self.tell_pace(turn);
+        }
         let running = self.line.running(toi);
         let unaware = !self.config.policy.notifies()
             && running.is_some_and(|running| !running.participants.contains(&session));
@@ -127,7 +142,7 @@ impl<S: SymbolSource> DataChannel<S> {
     /// Announces transmissions of its item to a late client: the planned ones and, if the policy
     /// says so, running ones [Repository §5.3].
     fn notify_late(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
-        let mut announcements = Announcements::default();
+        let mut announcements = Announcements::new(self.pace.rate());
         let mut coming = Vec::new();
         for transmission in self.line.of_item(toi) {
             let open = !transmission.started() || self.config.policy.notifies();
@@ -148,10 +163,8 @@ impl<S: SymbolSource> DataChannel<S> {
         session: SessionId,
         nak: &Nak,
     ) -> Result<(), DropReason> {
-        let Nak { transmission, toi, ref need, received, lost, overrun } = *nak;
+        let Nak { transmission, toi, ref need, received, lost } = *nak;
         self.stats.naks += 1;
-        self.throttle.on_nak(turn.now, session, transmission, (received, overrun));
-        self.review_rate(turn);
         self.hear_loss(turn, session, (received, lost));
         if self.line.nudge(transmission, session) {
             // Too early: the client thinks that the transmission is over. It will be told when it
@@ -181,14 +194,61 @@ impl<S: SymbolSource> DataChannel<S> {
         }
     }
 
-    /// Lowers the channel's rate if clients cannot take it, or raises it if they can again.
-    fn review_rate(&mut self, turn: &mut Turn<'_>) {
-        if !self.throttle.is_due(turn.now) {
-            return;
+    /// Takes a client's report of how the packets of the channel arrive.
+    pub(super) fn on_report(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionId,
+        report: &ReceptionReport,
+    ) -> Result<(), DropReason> {
+        let client = turn.clients.get(session).filter(|client| client.reports);
+        let remote = client.ok_or(DropReason::NotWanted)?.remote;
+        self.pace.hear(turn.now, session, remote, report);
+        self.tell_pace(turn);
+        Ok(())
+    }
+
+    /// Does what is due for the rate.
+    pub(super) fn review_pace(&mut self, turn: &mut Turn<'_>) {
+        self.pace.on_timeout(turn.now);
+        self.tell_pace(turn);
+    }
+
+    /// Tells clients and the application what became of the rate.
+    fn tell_pace(&mut self, turn: &mut Turn<'_>) {
+        while let Some(event) = self.pace.poll_event() {
+            match event {
+                Event::Rate(rate) => turn.events.push_back(SourceEvent::Rate { rate }),
+                Event::Left { who: session, carries } => {
+                    let message = ServerMessage::Aside {
+                        carries_bits_per_s: carries.bits_per_s(),
+                        rate_bits_per_s: self.pace.rate().bits_per_s(),
+                    };
+                    turn.announcer.say(turn.clients, session, message);
+                    turn.events.push_back(SourceEvent::Aside { session, carries });
+                }
+                Event::Schedule { who, schedule } => {
+                    turn.announcer.say(turn.clients, who, ServerMessage::Reports(schedule));
+                }
+                Event::ScheduleOthers(schedule) => {
+                    for session in turn.clients.reporting() {
+                        if self.pace.schedule(session) == Some(schedule) {
+                            let message = ServerMessage::Reports(schedule);
+                            turn.announcer.say(turn.clients, session, message);
+                        }
+                    }
+                }
+            }
         }
-        let (served, sent) = (turn.clients.served(), self.stats.packets);
-        if let Some(rate) = self.throttle.review(turn.now, served, sent, self.line.next_id()) {
-            turn.events.push_back(SourceEvent::Rate { rate });
+    }
+
+    /// Ends a client's reports once it wants nothing more from the channel.
+    fn end_reports(&mut self, turn: &mut Turn<'_>, session: SessionId) {
+        let Some(client) = turn.clients.get_mut(session) else { return };
+        if client.reports && !client.is_on_channel() {
+            client.reports = false;
+            self.pace.forget(session);
+            self.tell_pace(turn);
         }
     }
 
@@ -236,6 +296,7 @@ impl<S: SymbolSource> DataChannel<S> {
 
     /// Stops sending an item to a client on the channel.
     pub(super) fn release(&mut self, turn: &mut Turn<'_>, session: SessionId, toi: Toi) {
+        self.end_reports(turn, session);
         self.wanted.scheduler.remove(session, toi);
         let Some(item) = self.wanted.get_mut(toi) else { return };
         let demand = item.demands.remove(&session);
@@ -301,7 +362,7 @@ impl<S: SymbolSource> DataChannel<S> {
         if !self.is_shorter(lookahead) {
             return;
         }
-        let mut announcements = Announcements::default();
+        let mut announcements = Announcements::new(self.pace.rate());
         while self.is_shorter(lookahead * 3 / 2) {
             let mut desk = Desk {
                 now,
@@ -311,7 +372,7 @@ impl<S: SymbolSource> DataChannel<S> {
                 segments: Segments {
                     config: self.config.segment,
                     packet_len: self.config.packet_len,
-                    rate: self.throttle.rate(),
+                    rate: self.pace.rate(),
                 },
             };
             let Some(mut transmission) = self.planner.plan(&mut desk) else { break };
@@ -337,7 +398,7 @@ impl<S: SymbolSource> DataChannel<S> {
 
     /// Returns the time that this number of packets keeps the channel busy.
     fn time_for(&self, packets: u64) -> Duration {
-        self.throttle.rate().time_for(packets * self.config.packet_len as u64)
+        self.pace.rate().time_for(packets * self.config.packet_len as u64)
     }
 
     /// Returns a transmission's planned start and its latest start. It starts as soon as its
@@ -351,7 +412,7 @@ impl<S: SymbolSource> DataChannel<S> {
         let gathers = self.line.is_empty() && transmission.purpose == Purpose::Pass;
         let gather = match self.wanted.get(transmission.toi).filter(|_| gathers) {
             Some(item) => {
-                let time = self.throttle.rate().time_for(item.oti.object_len);
+                let time = self.pace.rate().time_for(item.oti.object_len);
                 time.mul_f64(fraction).min(most)
             }
             None => Duration::ZERO,
@@ -371,7 +432,6 @@ impl<S: SymbolSource> DataChannel<S> {
                 self.change_loss(turn.clients, session, |loss| loss.doubt(transmission.packets));
             }
         }
-        self.review_rate(turn);
         let slowest = turn.clients.slowest(&transmission.participants);
         let gather = transmission.nak_spread + slowest + self.config.naks.margin;
         let listeners = transmission.participants.clone();
@@ -392,7 +452,7 @@ impl<S: SymbolSource> DataChannel<S> {
         turn: &mut Turn<'_>,
         buf: &mut TransmitBuf,
     ) -> Option<Transmit> {
-        while buf.has_room(RateClass::Data) {
+        while buf.has_room(RateClass::Data) && self.pace.may_send(buf.len()) {
             if self.finish_front(turn) {
                 continue;
             }
@@ -416,6 +476,9 @@ impl<S: SymbolSource> DataChannel<S> {
             }
         }
         self.finish_front(turn);
+        if !buf.is_empty() {
+            self.pace.on_sent(turn.now);
+        }
         (!buf.is_empty()).then_some(Transmit::data(Address::Channel(self.config.channel)))
     }
 
@@ -433,6 +496,7 @@ impl<S: SymbolSource> DataChannel<S> {
             toi: next.block.toi,
             transmission: next.transmission,
             index: next.index,
+            stamp: self.pace.stamp(turn.now, buf.len()),
             scheme: next.oti.scheme,
             sbn: next.block.sbn,
             esi: next.esi,

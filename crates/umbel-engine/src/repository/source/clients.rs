@@ -1,6 +1,7 @@
 //! The clients: their admission, and the state kept for each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::Toi;
@@ -22,6 +23,7 @@ pub(super) enum Admission {
 /// A client's session.
 #[derive(Debug)]
 pub(super) struct Client {
+    pub(super) remote: IpAddr,
     pub(super) rtt: Duration,
     pub(super) admission: Admission,
     /// Loss on the data channel.
@@ -37,6 +39,15 @@ pub(super) struct Client {
     hears_control: bool,
     /// Time until which the client stays joined to the data channel.
     listening_until: Option<Instant>,
+    /// Whether it reports how the packets of the channel arrive.
+    pub(super) reports: bool,
+}
+
+impl Client {
+    /// Returns whether it wants something from the channel.
+    pub(super) fn is_on_channel(&self) -> bool {
+        self.unicast.len() < self.wanted.len()
+    }
 }
 
 /// All clients, by their sessions.
@@ -63,10 +74,17 @@ impl Clients {
     }
 
     /// Adds a client that has to be admitted until a time, and returns its assumed loss share.
-    pub(super) fn open(&mut self, session: SessionId, rtt: Duration, until: Instant) -> f64 {
+    pub(super) fn open(
+        &mut self,
+        session: SessionId,
+        remote: IpAddr,
+        rtt: Duration,
+        until: Instant,
+    ) -> f64 {
         self.awaited.push_back((until, session));
         let loss = Loss::supposed(self.usual_loss.share());
         let client = Client {
+            remote,
             rtt,
             admission: Admission::Awaited,
             loss,
@@ -76,6 +94,7 @@ impl Clients {
             first_request: None,
             hears_control: false,
             listening_until: None,
+            reports: false,
         };
         self.by_session.insert(session, client);
         loss.share()
@@ -129,9 +148,10 @@ impl Clients {
         self.by_session.values().filter(|client| client.hears_control).count()
     }
 
-    /// Returns the number of clients that the channel serves.
-    pub(super) fn served(&self) -> usize {
-        self.by_session.values().filter(|c| c.unicast.len() < c.wanted.len()).count()
+    /// Returns the clients that report how the packets of the channel arrive.
+    pub(super) fn reporting(&self) -> Vec<SessionId> {
+        let reporting = self.by_session.iter().filter(|(_, client)| client.reports);
+        reporting.map(|(&session, _)| session).collect()
     }
 
     /// Returns the clients that want an item.
@@ -148,6 +168,7 @@ impl Clients {
                 by_unicast: client.unicast.len(),
                 loss: client.loss.share(),
                 rtt: client.rtt,
+                path: None,
             };
             (session, status)
         })

@@ -52,11 +52,6 @@ impl Line {
         self.packets
     }
 
-    /// Returns the number of the next transmission.
-    pub(super) fn next_id(&self) -> u32 {
-        self.next_id
-    }
-
     /// Returns the first transmission in line.
     pub(super) fn front(&self) -> Option<&Transmission> {
         self.transmissions.front()

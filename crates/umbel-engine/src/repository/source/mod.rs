@@ -30,8 +30,8 @@ mod item;
 mod keys;
 mod line;
 mod loss;
+mod pace;
 mod planner;
-mod throttle;
 mod transmission;
 mod wanted;
 
@@ -51,6 +51,7 @@ use self::keys::GroupKeys;
 use self::loss::Loss;
 use super::config::SourceConfig;
 use super::drops::{DropReason, Drops};
+use crate::congestion::Limit;
 use crate::symbols::{BlockId, SymbolSource};
 use crate::timers::timers;
 use crate::units::Rate;
@@ -73,6 +74,8 @@ timers! {
         Silent,
         /// When to forget the oldest transmission, because no further NAK about it is expected.
         Forget,
+        /// When to review the rate.
+        Pace,
     }
 }
 
@@ -94,12 +97,13 @@ impl<S: SymbolSource> Source<S> {
     /// Creates a server that takes symbols from `symbols`. Its delays in the control group are
     /// drawn from `random`.
     pub fn new(mut config: SourceConfig, random: Generator, symbols: S) -> Source<S> {
+        let channel = DataChannel::new(config.clone(), random.clone(), symbols);
         let announcer = Announcer::new(&config, random);
         let keys = config.seal.take().map(GroupKeys::new);
         Source {
             clients: Clients::new(config.loss_cap),
             announcer,
-            channel: DataChannel::new(config.clone(), symbols),
+            channel,
             keys,
             timers: Timers::default(),
             events: VecDeque::new(),
@@ -128,15 +132,23 @@ impl<S: SymbolSource> Source<S> {
         self.channel.wanted.len()
     }
 
-    /// Returns the current rate of data packets: the operator's, or a lower one that most clients
-    /// can take.
+    /// Returns the current rate of data packets.
     pub fn rate(&self) -> Rate {
         self.channel.rate()
     }
 
+    /// Returns what limits the rate and since when; `None` while it is fixed or nobody wants
+    /// anything.
+    pub fn limit(&self) -> Option<(Limit<SessionId>, Instant)> {
+        self.channel.pace.limit()
+    }
+
     /// Returns the state of each client.
     pub fn clients(&self) -> impl Iterator<Item = (SessionId, ClientStatus)> {
-        self.clients.statuses()
+        let path = |session| self.channel.pace.path(session);
+        let statuses = self.clients.statuses();
+        statuses
+            .map(move |(session, status)| (session, ClientStatus { path: path(session), ..status }))
     }
 
     /// Returns the number of clients that hear of transmissions in the control group.
@@ -205,6 +217,7 @@ impl<S: SymbolSource> Source<S> {
                 }
             }
             ClientMessage::Nak(nak) => channel.on_nak(&mut turn, session, &nak)?,
+            ClientMessage::Reception(report) => channel.on_report(&mut turn, session, &report)?,
             ClientMessage::Done { tois, received, lost } => {
                 channel.hear_loss(&mut turn, session, (received, lost));
                 for toi in tois {
@@ -312,9 +325,10 @@ impl<S: SymbolSource> Source<S> {
 
     fn on_command(&mut self, now: Instant, command: SourceCommand) {
         match command {
-            SourceCommand::SessionOpened { session, rtt } => {
+            SourceCommand::SessionOpened { session, remote, rtt } => {
                 self.announcer.know_distance(now, session, rtt);
-                let loss = self.clients.open(session, rtt, now + self.config.hello_wait);
+                let until = now + self.config.hello_wait;
+                let loss = self.clients.open(session, remote, rtt, until);
                 self.channel.wanted.scheduler.set_fill(session, 1.0 - loss);
             }
             SourceCommand::SessionRtt { session, rtt } => {
@@ -387,6 +401,7 @@ impl<S: SymbolSource> Source<S> {
         for toi in client.wanted {
             channel.release(&mut turn, session, toi);
         }
+        channel.pace.forget(session);
         channel.wanted.scheduler.remove_client(session);
         turn.announcer.hang_up(session);
     }
@@ -415,6 +430,7 @@ impl<S: SymbolSource> Source<S> {
         self.timers.put(Timer::Key, self.keys.as_ref().and_then(GroupKeys::poll_timeout));
         self.timers.put(Timer::Silent, self.clients.next_awaited());
         self.timers.put(Timer::Forget, self.channel.answers.next_forgotten());
+        self.timers.put(Timer::Pace, self.channel.pace.next_timeout());
     }
 }
 
@@ -456,6 +472,10 @@ impl<S: SymbolSource> Engine for Source<S> {
                 }
                 Timer::Silent => self.close_silent(now),
                 Timer::Forget => self.channel.answers.forget_old(now),
+                Timer::Pace => {
+                    let (channel, mut turn) = self.turn(now);
+                    channel.review_pace(&mut turn);
+                }
             }
         }
         self.fill_line(now);
@@ -481,7 +501,7 @@ impl<S: SymbolSource> Engine for Source<S> {
     }
 
     fn wants(&self, class: RateClass) -> bool {
-        class == RateClass::Data && self.channel.line.wants()
+        class == RateClass::Data && self.channel.wants()
     }
 
     fn has_output(&self) -> bool {

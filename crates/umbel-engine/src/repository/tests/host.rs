@@ -1,11 +1,13 @@
 //! One server and clients behind lossy links.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::repository::{GroupSecret, ItemInfo, ServerMessage};
 use umbel_wire::{Channel, Digest, Scheme, Toi, Tsi};
 
@@ -14,7 +16,9 @@ use super::content::{MemorySink, MemorySource, Object, SYMBOL};
 use crate::chance::generator;
 use crate::repository::config::{ReceiverConfig, SourceConfig};
 use crate::repository::drops::DropReason;
-use crate::repository::receiver::{Held, Receiver, ReceiverCommand, ReceiverEvent};
+use crate::repository::receiver::{
+    Held, Receiver, ReceiverCommand, ReceiverCommandError, ReceiverEvent,
+};
 use crate::repository::source::{Source, SourceCommand, SourceEvent};
 use crate::repository::symbol_digest;
 use crate::symbols::BlockId;
@@ -92,7 +96,7 @@ pub(super) fn channel() -> Channel {
 pub(super) fn config() -> SourceConfig {
     let mut config =
         SourceConfig::new(Tsi(7), channel(), Rate::from_bits_per_s(1_000_000).unwrap());
-    config.packet_len = usize::from(SYMBOL) + 24;
+    config.packet_len = usize::from(SYMBOL) + DataHeader::LEN;
     config.segment.min_packets = 40;
     config
 }
@@ -138,6 +142,7 @@ impl Protocol for Library {
                     toi: Toi::PROBE,
                     transmission: *probe,
                     index: 0,
+                    stamp: ChannelStamp::default(),
                     scheme: Scheme::NoCode,
                     sbn: 0,
                     esi: 0,
@@ -323,8 +328,13 @@ fn bring(world: &mut World, session: SessionId, block: BlockId) {
     let content = Bytes::copy_from_slice(&object.bytes[range.start as usize..range.end as usize]);
     let index = session.0 as usize;
     let command = ReceiverCommand::UnicastBlock { block, content };
-    world.receivers[index].engine.handle_command(world.now, command).unwrap();
-    world.drain(index + 1);
+    match world.receivers[index].engine.handle_command(world.now, command) {
+        Ok(()) => world.drain(index + 1),
+        Err(ReceiverCommandError::NoRoom(_)) => {
+            world.later(Duration::from_millis(100), move |world| bring(world, session, block));
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 impl World {
@@ -365,7 +375,7 @@ impl World {
             refused: false,
         };
         let down = Link { loss, ..Link::CLEAN };
-        let address = ([10, 0, (index >> 8) as u8, index as u8], 7702).into();
+        let address: SocketAddr = ([10, 0, (index >> 8) as u8, index as u8], 7702).into();
         self.add_host(client, Host { down, ..Host::new(address, 0) });
         if index == 1 || loss > 0.0 {
             // Clients hear what is sent for others, and repairs that they need no longer.
@@ -373,7 +383,7 @@ impl World {
             self.may_drop(DropReason::Duplicate);
         }
         let rtt = self.network.weather.delay * 2;
-        let opened = SourceCommand::SessionOpened { session, rtt };
+        let opened = SourceCommand::SessionOpened { session, remote: address.ip(), rtt };
         self.source.handle_command(now, opened).unwrap();
         self.drain(0);
         index

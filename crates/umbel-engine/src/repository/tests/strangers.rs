@@ -1,8 +1,10 @@
 //! Messages of clients without a token, and of hosts that are no clients.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use umbel_wire::alc::DataHeader;
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::repository::{Announcement, ClientMessage, GroupKey, Need, NeedRun, ServerMessage};
 use umbel_wire::{Scheme, Toi, Tsi};
 
@@ -26,7 +28,11 @@ fn a_session_is_one_guess_of_the_token_and_nothing_more_is_heard_of_a_wrong_one(
     let hello =
         |token: &str| ClientMessage::Hello { agent: String::new(), token: Some(token.to_owned()) };
     for session in [guesser, knower] {
-        let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(1) };
+        let opened = SourceCommand::SessionOpened {
+            session,
+            remote: Ipv4Addr::LOCALHOST.into(),
+            rtt: Duration::from_millis(1),
+        };
         source.handle_command(Instant::EPOCH, opened).unwrap();
     }
     for guess in 0..100 {
@@ -53,7 +59,12 @@ fn clients_that_never_say_hello_are_closed_after_five_seconds_and_others_are_not
     let at = |ms: u64| Instant::EPOCH + Duration::from_millis(ms);
     for id in 0..1_000 {
         let (session, rtt) = (SessionId(id), Duration::from_millis(1));
-        source.handle_command(at(id), SourceCommand::SessionOpened { session, rtt }).unwrap();
+        source
+            .handle_command(
+                at(id),
+                SourceCommand::SessionOpened { session, remote: Ipv4Addr::LOCALHOST.into(), rtt },
+            )
+            .unwrap();
     }
     say(&mut source, SessionId(500), &ClientMessage::Hello { agent: String::new(), token: None });
     source
@@ -107,6 +118,7 @@ fn announcement(toi: Toi) -> ServerMessage {
     let announcement =
         Announcement { transmission: 1, toi, channel: 0, first_block: 0, blocks: 2, packets: 40 };
     ServerMessage::Announce {
+        rate_bits_per_s: 1_000_000,
         starts_in: Duration::ZERO,
         nak_spread: Duration::ZERO,
         announcements: vec![announcement],
@@ -120,7 +132,16 @@ pub(super) fn packet_of(item: (Toi, u32), symbol: (u32, u32)) -> Vec<u8> {
 
 fn packet_with((toi, transmission): (Toi, u32), (sbn, esi): (u32, u32), byte: u8) -> Vec<u8> {
     let scheme = Scheme::ReedSolomon;
-    let header = DataHeader { tsi: Tsi(7), toi, transmission, index: 0, scheme, sbn, esi };
+    let header = DataHeader {
+        tsi: Tsi(7),
+        toi,
+        transmission,
+        index: 0,
+        stamp: ChannelStamp::default(),
+        scheme,
+        sbn,
+        esi,
+    };
     [&header.emit().unwrap()[..], &[byte; SYMBOL as usize]].concat()
 }
 

@@ -194,7 +194,16 @@ mod tests {
 
     fn header(sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockHeader {
         let (tsi, toi) = (Tsi(1), Toi(0));
-        SmallBlockHeader { tsi, toi, transmission: 0, index: 0, sbn, block_symbols, esi }
+        SmallBlockHeader {
+            tsi,
+            toi,
+            transmission: 0,
+            index: 0,
+            stamp: None,
+            sbn,
+            block_symbols,
+            esi,
+        }
     }
 
     fn units() -> Units {

@@ -180,6 +180,7 @@ impl Layer {
             toi: symbol.toi,
             transmission: (now.as_nanos() / 1000) as u32,
             index: self.index as u32,
+            stamp: None,
             sbn: symbol.sbn,
             block_symbols: symbol.block_symbols,
             esi: symbol.esi,

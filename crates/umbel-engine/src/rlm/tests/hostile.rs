@@ -139,8 +139,16 @@ fn an_object_that_lies_about_itself_is_not_delivered() {
     let mut index = 0;
     let mut give = |receiver: &mut Receiver, toi, sbn, block_symbols, esi, symbol: &[u8]| {
         let toi = Toi(toi);
-        let header =
-            SmallBlockHeader { tsi: TSI, toi, transmission: 0, index, sbn, block_symbols, esi };
+        let header = SmallBlockHeader {
+            tsi: TSI,
+            toi,
+            transmission: 0,
+            index,
+            stamp: None,
+            sbn,
+            block_symbols,
+            esi,
+        };
         index += 1;
         let mut packet = vec![0; SmallBlockHeader::LEN];
         header.emit(&mut packet).unwrap();

@@ -270,6 +270,7 @@ impl Alone {
             toi: Toi(0),
             transmission: 0,
             index: number as u32,
+            stamp: None,
             sbn: number as u32,
             block_symbols: 1,
             esi: 0,

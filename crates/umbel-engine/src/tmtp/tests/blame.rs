@@ -60,6 +60,7 @@ fn forge(world: &mut World, to: usize, purpose: Purpose, (sbn, esi): (u32, u8)) 
         toi: crate::tmtp::FEED,
         transmission: purpose.transmission(),
         index: 0,
+        stamp: None,
         sbn,
         block_symbols: K,
         esi,

@@ -45,6 +45,7 @@ fn header(purpose: Purpose, sbn: u32, block_symbols: u8, esi: u8) -> SmallBlockH
         toi: crate::tmtp::FEED,
         transmission: purpose.transmission(),
         index: 0,
+        stamp: None,
         sbn,
         block_symbols,
         esi,

@@ -1,5 +1,6 @@
 //! Server and client of a repository.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use umbel_engine::chance::generator;
@@ -19,7 +20,11 @@ pub fn repository_server(bytes: &[u8]) {
     let mut engine = Source::new(config, generator(0), Zeros);
     let start = Instant::from_nanos(1_000_000_000);
     for session in [SessionId(0), SessionId(1)] {
-        let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(10) };
+        let opened = SourceCommand::SessionOpened {
+            session,
+            remote: Ipv4Addr::LOCALHOST.into(),
+            rtt: Duration::from_millis(10),
+        };
         engine.handle_command(start, opened).unwrap();
     }
     let senders = [0, 1, 2].map(|session| Address::Session(SessionId(session)));
@@ -108,7 +113,11 @@ pub fn symbols_of_sealed_repository(bytes: &[u8]) -> usize {
     let mut client = Receiver::new(client, generator(0), Nowhere::default());
     let start = Instant::from_nanos(1_000_000_000);
     let session = SessionId(0);
-    let opened = SourceCommand::SessionOpened { session, rtt: Duration::from_millis(10) };
+    let opened = SourceCommand::SessionOpened {
+        session,
+        remote: Ipv4Addr::LOCALHOST.into(),
+        rtt: Duration::from_millis(10),
+    };
     server.handle_command(start, opened).unwrap();
     for command in requests() {
         let _ = client.handle_command(start, command);

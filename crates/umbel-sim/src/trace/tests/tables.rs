@@ -52,7 +52,7 @@ fn rows_say_what_happened() {
     is(3, &[("event", Some("note")), ("note", Some("outstanding")), ("value_2", Some("0.1"))]);
     is(6, &[("time_ns", Some("20000000")), ("event", Some("sent")), ("link", Some("1"))]);
     is(6, &[("peer_name", Some("near, \"quoted\"")), ("arrives_ns", Some("30000000"))]);
-    is(6, &[("kind", Some("data")), ("bytes", Some("68")), ("destination", None)]);
+    is(6, &[("kind", Some("data")), ("bytes", Some("76")), ("destination", None)]);
     is(9, &[("event", Some("lost")), ("packet", Some("1")), ("arrives_ns", None)]);
     is(11, &[("kind", Some("nak")), ("flow", Some("3")), ("hop_limit", Some("1"))]);
     is(11, &[("source", Some("3")), ("destination", Some("0")), ("channel", None)]);
@@ -92,8 +92,8 @@ fn summary() -> Summary {
 fn the_summary_counts_packets_once_and_copies_by_what_became_of_them() {
     let summary = summary();
     let [data, repair, nak] = &summary.kinds[..] else { panic!("{:?}", summary.kinds) };
-    assert_eq!((data.kind.as_str(), data.traffic.packets, data.traffic.bytes), ("data", 2, 136));
-    assert_eq!((data.traffic.hops, data.traffic.hop_bytes, data.traffic.arrived), (3, 204, 1));
+    assert_eq!((data.kind.as_str(), data.traffic.packets, data.traffic.bytes), ("data", 2, 152));
+    assert_eq!((data.traffic.hops, data.traffic.hop_bytes, data.traffic.arrived), (3, 228, 1));
     assert_eq!((data.traffic.drops.lost, data.traffic.drops.queue_drops), (1, 1));
     assert_eq!((repair.traffic.packets, repair.traffic.drops.total()), (2, 2));
     assert_eq!((nak.kind.as_str(), nak.traffic.hops, nak.traffic.arrived), ("nak", 1, 0));
@@ -119,28 +119,28 @@ fn the_summary_reads_well() {
 0.100 s of simulated time, 4 nodes, 3 links
 
 kind     packets    bytes  hops  arrived  lost  queue  down  no route  hop limit
-data           2    136 B     3        1     1      1     -         -          -
-repair         2    136 B     -        -     -      -     1         1          -
+data           2    152 B     3        1     1      1     -         -          -
+repair         2    152 B     -        -     -      -     1         1          -
 nak            1    200 B     1        -     -      -     -         -          1
-all            5    472 B     4        1     1      1     1         1          1
+all            5    504 B     4        1     1      1     1         1          1
 session        1  70.0 kB     -        -     -      -     -         -          -
 
 flow      packets  bytes  hops  arrived  lost  queue  down  no route  hop limit
-0 data          2  136 B     3        1     1      1     -         -          -
+0 data          2  152 B     3        1     1      1     -         -          -
 3 nak           1  200 B     1        -     -      -     -         -          1
-0 repair        2  136 B     -        -     -      -     1         1          -
+0 repair        2  152 B     -        -     -      -     1         1          -
 
 link                     packets  bytes  lost  queue  down   used
 <far & away> → router          1  200 B     -      -     -  1.6 %
-source → router                1   68 B     -      1     1  0.5 %
-router → near, \"quoted\"        1   68 B     -      -     -  0.5 %
-router → <far & away>          1   68 B     1      -     -  0.5 %
+source → router                1   76 B     -      1     1  0.6 %
+router → near, \"quoted\"        1   76 B     -      -     -  0.6 %
+router → <far & away>          1   76 B     1      -     -  0.6 %
 
 node            sent  bytes  came  bytes  dropped  said  heard
-source             4  272 B     -      -        1     -      1
+source             4  304 B     -      -        1     -      1
 <far & away>       1  200 B     -      -        1     1      -
-router             -      -     2  268 B        3     -      -
-near, \"quoted\"     -      -     1   68 B        -     -      -
+router             -      -     2  276 B        3     -      -
+near, \"quoted\"     -      -     1   76 B        -     -      -
 ";
     assert_eq!(summary().to_string(), expected);
 }
@@ -150,6 +150,6 @@ fn the_summary_in_json_has_the_same_numbers() {
     let json: serde_json::Value = serde_json::from_str(&summary().to_json()).unwrap();
     assert_eq!(json["kinds"][0]["kind"], "data");
     assert_eq!(json["kinds"][0]["lost"], 1);
-    assert_eq!(json["links"][0]["utilisation"], 0.00544);
+    assert_eq!(json["links"][0]["utilisation"], 0.00608);
     assert_eq!(json["duration_ns"], 100_000_000);
 }

@@ -50,9 +50,9 @@ fn tshark_sees_each_packet_at_its_link() {
     assert_eq!(
         lines,
         [
-            "0.010000000|router-source|10.0.0.1|232.0.0.7|255|7702|9|68",
-            "0.020000000|router-near, \"quoted\"|10.0.0.1|232.0.0.7|255|7702|9|68",
-            "0.020000000|router-<far & away>|10.0.0.1|232.0.0.7|255|7702|9|68",
+            "0.010000000|router-source|10.0.0.1|232.0.0.7|255|7702|9|76",
+            "0.020000000|router-near, \"quoted\"|10.0.0.1|232.0.0.7|255|7702|9|76",
+            "0.020000000|router-<far & away>|10.0.0.1|232.0.0.7|255|7702|9|76",
             "0.035000000|router-<far & away>|10.0.0.4|10.0.0.1|1|7701||200",
         ]
     );
@@ -100,7 +100,7 @@ fn tshark_reads_the_older_format_too() {
     let shown = ["frame.time_epoch", "ip.dst", "rmt-lct.toi", "frame.len", "frame.cap_len"];
     let Some(lines) = fields("run.pcap", "frame", &shown) else { return };
     assert_eq!(lines.len(), 6);
-    assert_eq!(lines[0], "0.010000000|232.0.0.7|9|68|68");
+    assert_eq!(lines[0], "0.010000000|232.0.0.7|9|76|76");
     assert_eq!(lines[3], "0.035000000|10.0.0.1||200|34");
 }
 

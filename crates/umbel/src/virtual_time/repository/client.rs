@@ -74,7 +74,14 @@ impl Outside<Input> for Around {
                 self.session = Some((session, node));
                 self.opened_at = now + HANDSHAKE;
                 context.send_message(node, Frame::Open.emit(session.0));
-                (HANDSHAKE, SessionNews::Opened { session, rtt: HANDSHAKE })
+                (
+                    HANDSHAKE,
+                    SessionNews::Opened {
+                        session,
+                        remote: umbel_sim::address_of(node).into(),
+                        rtt: HANDSHAKE,
+                    },
+                )
             }
             _ => {
                 let reason = "no answer".to_owned();

@@ -230,6 +230,7 @@ impl Around {
                 toi: Toi::PROBE,
                 transmission: burst.probe,
                 index,
+                stamp: umbel_wire::reception::ChannelStamp::default(),
                 scheme: Scheme::NoCode,
                 sbn: 0,
                 esi: index,
@@ -258,7 +259,11 @@ impl Outside<Input> for Around {
                 let session = SessionId(self.opened);
                 self.sessions.insert((from, number), session);
                 self.clients.insert(session, (from, number));
-                self.news.push_back(SessionNews::Opened { session, rtt: RTT });
+                self.news.push_back(SessionNews::Opened {
+                    session,
+                    remote: umbel_sim::address_of(from).into(),
+                    rtt: RTT,
+                });
             }
             (Frame::Message(message), Some(session)) => {
                 self.news.push_back(SessionNews::Message { session, message });
