@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use umbel_engine::repository::receiver::Brought;
 use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
 
@@ -202,14 +203,23 @@ impl Observer for Teller<Snapshot> {
         self.tell_note(line);
     }
 
-    fn fallback(&self, silent: Duration, cause: Option<&str>) {
-        let seconds = silent.as_secs_f64();
-        self.output.json(&json!({ "event": "fallback", "silent_s": seconds, "cause": cause }));
+    fn fallback(&self, brought: &Brought, cause: Option<&str>) {
+        let Brought { within, packets, lost, .. } = *brought;
+        let seconds = within.as_secs_f64();
+        self.output.json(&json!({
+            "event": "fallback", "within_s": seconds, "packets": packets, "lost": lost,
+            "cause": cause,
+        }));
         let line = match cause {
             Some(cause) => format!("why multicast may not arrive: {cause}"),
-            None => {
+            None if packets == 0 => {
                 format!("multicast has brought nothing for {seconds:.1} s; going on by unicast")
             }
+            None => format!(
+                "multicast has brought {packets} of {} packets in {seconds:.1} s; going on by \
+                 unicast",
+                packets.saturating_add(lost)
+            ),
         };
         self.output.note(plain(&line));
     }

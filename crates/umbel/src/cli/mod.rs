@@ -11,6 +11,7 @@ mod hls;
 mod key;
 mod left_out;
 mod ls;
+mod pace;
 mod rate;
 mod recv;
 mod router;

@@ -1,5 +1,6 @@
 //! `umbel serve`.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,10 +18,10 @@ use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_s
 use super::duration::parse_seconds;
 use super::meter::Meter;
 use super::output::{Output, plain};
-use super::rate::parse_rate;
+use super::pace::PaceArgs;
 use super::token::TokenFileArgs;
 use super::{left_out, signals};
-use crate::serve::{ControlChoice, Report, ServeOptions, Server};
+use crate::serve::{ClientReport, ControlChoice, Report, ServeOptions, Server};
 use crate::state;
 
 /// Options of `umbel serve`.
@@ -52,10 +53,6 @@ pub(super) struct ServeArgs {
     /// UDP port of the data channel
     #[arg(long, default_value_t = 7702, value_name = "PORT")]
     channel_port: u16,
-    /// Rate of the data channel, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes); the
-    /// rest of it serves unicast [default: 90 % of the link, at most 900M]
-    #[arg(long, value_parser = parse_rate)]
-    rate: Option<Rate>,
     /// MTU of the path; data packets carry 100 bytes less, which headers and tunnels may take
     /// [default: the interface's, at most 1500]
     #[arg(long, value_name = "BYTES")]
@@ -94,6 +91,8 @@ pub(super) struct ServeArgs {
     /// clients need --hidden to get them
     #[arg(long)]
     hidden: bool,
+    #[command(flatten)]
+    pace: PaceArgs,
     #[command(flatten)]
     certificates: CertificateArgs,
     /// Directory of the server's key [default: the user's state directory]
@@ -146,7 +145,7 @@ impl ServeArgs {
             group: self.group,
             port: self.channel_port,
             hop_limit: self.ttl,
-            rate: self.rate,
+            pace: self.pace.options(),
             mtu: self.mtu,
             scheme: self.code,
             block_symbols: self.block,
@@ -177,12 +176,16 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
     let mut last = (Instant::now(), 0);
     // The reason that packets do not leave is told when it changes, not each time it is noticed.
     let mut told: Option<String> = None;
+    let mut aside = BTreeSet::new();
     while !signals.wait(Duration::from_millis(250)) {
         if !server.is_running() {
             break;
         }
         let report = server.report();
         show(&report, &mut last, &meter);
+        for client in &report.clients {
+            tell_aside(client, &report, &mut aside, output);
+        }
         if let Some(trouble) = report.trouble.filter(|trouble| Some(trouble) != told.as_ref()) {
             output.json(&json!({ "event": "trouble", "message": trouble }));
             output.note(format!("nothing leaves: {}", plain(&trouble)));
@@ -210,10 +213,10 @@ fn announce(server: &Server, output: &Output) {
         "control": server.control().map_or("unicast".to_owned(), |group| group.to_string()),
         "interface": server.interface().name,
         "sealed": server.is_sealed(),
-        "rate_bits_per_s": server.rate().bits_per_s(),
+        "most_bits_per_s": server.rate().bits_per_s(),
     }));
     output.note(format!(
-        "serving {} on {} by {} at {}",
+        "serving {} on {} by {}, at most {}",
         counted(catalog.len(), "item"),
         server.channel(),
         server.interface().name,
@@ -237,6 +240,22 @@ fn announce(server: &Server, output: &Output) {
     output.result(format!("umbel get '{}'", server.url()));
 }
 
+/// Tells once of a client that gets its items apart, since its path is too slow for the channel.
+fn tell_aside(client: &ClientReport, report: &Report, told: &mut BTreeSet<u64>, output: &Output) {
+    let Some(carries) = client.aside_bits_per_s else { return };
+    if !told.insert(client.session) {
+        return;
+    }
+    output.json(&json!({ "event": "aside", "client": client }));
+    let rate = |bits| Rate::from_bits_per_s(bits).map_or("nothing".to_owned(), |r| r.to_string());
+    output.note(format!(
+        "{} gets its items by unicast: its path or machine takes {}, the channel has {}",
+        client.address.as_deref().unwrap_or("a client"),
+        rate(carries),
+        rate(report.rate_bits_per_s)
+    ));
+}
+
 fn show(report: &Report, last: &mut (Instant, u64), meter: &Meter) {
     let elapsed = last.0.elapsed().as_secs_f64().max(1e-3);
     let bytes_per_s = (report.bytes - last.1) as f64 / elapsed;
@@ -245,8 +264,9 @@ fn show(report: &Report, last: &mut (Instant, u64), meter: &Meter) {
     let worst = report.clients.iter().map(|client| client.loss).fold(0.0, f64::max);
     let rate = Rate::from_bits_per_s((bytes_per_s * 8.0) as u64)
         .map_or("idle".to_owned(), |rate| rate.to_string());
+    let limit = report.limit.as_ref().map_or(String::new(), |limit| format!(", {limit}"));
     meter.message(&format!(
-        "{}, {waiting} waiting, {} pending · {rate} · {} sent · worst loss {:.1} %",
+        "{}, {waiting} waiting, {} pending · {rate}{limit} · {} sent · worst loss {:.1} %",
         counted(report.clients.len(), "client"),
         counted(report.pending_items, "item"),
         ByteCount(report.bytes),

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use crossbeam_channel::Sender;
+use umbel_engine::repository::receiver::Brought;
 use umbel_engine::units::Rate;
 use umbel_net::interface::Family;
 use umbel_net::udp::Discard;
 
 use super::{Client, Message, Sent, Stage, Tale};
+use crate::endpoint::pace::PaceOptions;
 use crate::get::{GetOptions, Interrupt, Observer, Snapshot, get};
 use crate::serve::{ServeOptions, Server};
 
@@ -53,7 +55,7 @@ impl Stage for Loopback {
             family: Some(Family::V4),
             port,
             hop_limit: 1,
-            rate: Some(rate),
+            pace: PaceOptions::at_most(rate),
             rescan: Duration::ZERO,
             ..ServeOptions::new(dir.to_owned(), self.state_dir.clone())
         })?;
@@ -143,7 +145,7 @@ impl Observer for Teller {
         self.tell(Tale::Note(line.to_owned()));
     }
 
-    fn fallback(&self, _silent: Duration, cause: Option<&str>) {
+    fn fallback(&self, _brought: &Brought, cause: Option<&str>) {
         let line = cause.unwrap_or("multicast brings nothing; going on by unicast");
         self.tell(Tale::Note(line.to_owned()));
     }

@@ -10,12 +10,8 @@ use umbel_wire::Channel;
 /// An address for documentation [RFC 5737 §3], whose route is the default route.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// Highest default rate, in bits per second.
-const MOST_BY_DEFAULT: u64 = 900_000_000;
-
-/// Default rate over Wi-Fi, in bits per second. Multicast is sent there at the slowest rate that
-/// every station understands.
-const WIFI_BY_DEFAULT: u64 = 5_000_000;
+/// Highest rate where the interface tells no speed, in bits per second.
+const MOST_BY_DEFAULT: u64 = 10_000_000_000;
 
 /// Returns the interface that is asked for, that of the default route, or else any that supports
 /// multicast.
@@ -105,17 +101,21 @@ pub(crate) fn is_source_specific(group: IpAddr) -> bool {
 }
 
 /// Returns 90 % of the speed that the interface reports, within 1 to 900 Mbit/s; 5 Mbit/s over
-/// Wi-Fi.
+/// Wi-Fi, where multicast is sent at the slowest rate that every station understands.
 pub(crate) fn default_rate(interface: &Interface) -> Rate {
-    let device = std::path::Path::new("/sys/class/net").join(&interface.name);
-    let says = std::fs::read_to_string(device.join("speed"));
+    let wireless = std::path::Path::new("/sys/class/net").join(&interface.name).join("wireless");
+    let bits = if wireless.exists() { 5e6 } else { most_rate(interface).bits_per_s() as f64 * 0.9 };
+    Rate::from_bits_per_s((bits as u64).clamp(1_000_000, 900_000_000))
+        .unwrap_or_else(|| unreachable!("it is not 0"))
+}
+
+/// Returns the speed that the interface reports, at least 1 Mbit/s; 10 Gbit/s if it reports none.
+pub(crate) fn most_rate(interface: &Interface) -> Rate {
+    let speed = std::path::Path::new("/sys/class/net").join(&interface.name).join("speed");
+    let says = std::fs::read_to_string(speed);
     let mbit: Option<u64> = says.ok().and_then(|text| text.trim().parse().ok());
-    let bits = if device.join("wireless").exists() {
-        WIFI_BY_DEFAULT
-    } else {
-        mbit.map_or(MOST_BY_DEFAULT, |mbit| (mbit * 900_000).clamp(1_000_000, MOST_BY_DEFAULT))
-    };
-    Rate::from_bits_per_s(bits).unwrap_or_else(|| unreachable!("none of the defaults is 0"))
+    let bits = mbit.map_or(MOST_BY_DEFAULT, |mbit| (mbit * 1_000_000).max(1_000_000));
+    Rate::from_bits_per_s(bits).unwrap_or_else(|| unreachable!("it is not 0"))
 }
 
 #[cfg(test)]

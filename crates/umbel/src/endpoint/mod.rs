@@ -12,6 +12,7 @@
 
 pub(crate) mod channel;
 mod items;
+pub(crate) mod pace;
 mod packet;
 pub(crate) mod ports;
 mod random;

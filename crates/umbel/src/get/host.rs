@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use umbel_engine::host::{Host, Io, Piece, PortSpec, SessionNews, Trouble};
-use umbel_engine::repository::receiver::{Held, ReceiverCommandError, ReceiverStats};
+use umbel_engine::repository::receiver::{Brought, Held, ReceiverCommandError, ReceiverStats};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
 use umbel_engine::symbols::SymbolSink;
 use umbel_engine::units::{Rate, counted, rate_text};
@@ -469,9 +469,24 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                     self.store.check_blocks(toi, digests);
                 }
             }
-            ReceiverEvent::Fallback { silent } => {
+            ReceiverEvent::Fallback { brought, packet_len } => {
                 self.unicast = true;
-                self.observer.fallback(silent, None);
+                self.observer.fallback(&brought, None);
+                if let Some(cause) = too_long(&brought, packet_len) {
+                    self.observer.fallback(&brought, Some(&cause));
+                }
+            }
+            ReceiverEvent::Aside { carries_bits_per_s, rate_bits_per_s } => {
+                self.unicast = true;
+                let rate = |bits| {
+                    Rate::from_bits_per_s(bits).map_or("nothing".to_owned(), |r| r.to_string())
+                };
+                self.observer.note(&format!(
+                    "the path to this machine carries {}, the others take {}: the rest comes by \
+                     unicast",
+                    rate(carries_bits_per_s),
+                    rate(rate_bits_per_s)
+                ));
             }
             ReceiverEvent::MulticastBack => {
                 self.unicast = false;
@@ -509,4 +524,14 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
             Trouble::NotSent { reason } => tracing::debug!("{reason}"),
         }
     }
+}
+
+/// Returns a line that says so if only packets came that are shorter than those of data.
+fn too_long(brought: &Brought, packet_len: Option<u16>) -> Option<String> {
+    let full = packet_len.filter(|&full| brought.packets > 0 && brought.longest < full.into())?;
+    Some(format!(
+        "no packet of {full} bytes has come, but some of up to {}: a link on the way has a smaller \
+         MTU, so that `umbel serve` needs `--mtu`",
+        brought.longest
+    ))
 }

@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use umbel_engine::SessionId;
 use umbel_engine::host::{Mailbox, PortError, PortSpec, SessionNews};
-use umbel_engine::repository::receiver::Held;
+use umbel_engine::repository::receiver::{Brought, Held};
 use umbel_engine::units::Rate;
 use umbel_net::driver::Opener;
 use umbel_net::interface::{Family, Interface};
@@ -155,15 +154,15 @@ impl Observer for Diagnosing {
         self.observer.note(line);
     }
 
-    fn fallback(&self, silent: Duration, cause: Option<&str>) {
-        self.observer.fallback(silent, cause);
+    fn fallback(&self, brought: &Brought, cause: Option<&str>) {
+        self.observer.fallback(brought, cause);
         let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((interface, channel)) = listening else { return };
-        let observer = self.observer.clone();
+        let (observer, brought) = (self.observer.clone(), *brought);
         // The doctor takes a second or two; the engine cannot wait that long.
         let diagnose = move || {
             if let Some(finding) = crate::doctor::quick(&interface, &channel) {
-                observer.fallback(silent, Some(&finding.to_string()));
+                observer.fallback(&brought, Some(&finding.to_string()));
             }
         };
         if let Err(error) = std::thread::Builder::new().spawn(diagnose) {

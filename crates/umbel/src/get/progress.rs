@@ -1,8 +1,7 @@
 //! Reports of a running client.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
+use umbel_engine::repository::receiver::Brought;
 
 /// Progress of a client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -55,6 +54,7 @@ pub trait Observer: Send + Sync {
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// Called when multicast has brought nothing for this long; the client continues by unicast.
-    fn fallback(&self, _silent: Duration, _cause: Option<&str>) {}
+    /// Called when multicast has brought nothing, or next to nothing; the client continues by
+    /// unicast. Called again if a cause is found.
+    fn fallback(&self, _brought: &Brought, _cause: Option<&str>) {}
 }

@@ -1,11 +1,13 @@
 //! The server around its engine.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use umbel_engine::host::{Host, Io, SessionNews, Trouble};
 use umbel_engine::repository::{Source, SourceCommand, SourceEvent};
 use umbel_engine::symbols::SymbolSource;
+use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass, SessionId};
 use umbel_wire::repository::{GroupSecret, Need};
 use umbel_wire::{Oti, Toi};
@@ -13,6 +15,7 @@ use umbel_wire::{Oti, Toi};
 use super::librarian::Question;
 use super::prober::Burst;
 use super::status::{ClientReport, Report};
+use crate::endpoint::pace::LimitReport;
 
 /// Interval at which round trip times are looked up.
 const RTT_EVERY: Duration = Duration::from_secs(1);
@@ -95,6 +98,8 @@ pub(crate) struct ServeHost<T> {
     secret_wanted: bool,
     /// Reason why packets could not leave since the last published status.
     trouble: Option<String>,
+    /// Clients whose paths carry less than the channel's rate, and what they carry.
+    aside: BTreeMap<SessionId, Rate>,
 }
 
 impl<T: Staff> ServeHost<T> {
@@ -107,10 +112,16 @@ impl<T: Staff> ServeHost<T> {
             next_rtts: Instant::EPOCH,
             secret_wanted: false,
             trouble: None,
+            aside: BTreeMap::new(),
         }
     }
 
-    fn publish(&mut self, source: &Source<T::Symbols>) {
+    /// Returns the rate that a client's path carries, if it gets its items apart because of that.
+    fn aside_of(&self, session: SessionId, by_unicast: usize) -> Option<u64> {
+        self.aside.get(&session).filter(|_| by_unicast > 0).map(|carries| carries.bits_per_s())
+    }
+
+    fn publish(&mut self, now: Instant, source: &Source<T::Symbols>) {
         let stats = source.stats();
         self.staff.make_way(stats.bytes);
         let clients = source
@@ -122,11 +133,15 @@ impl<T: Staff> ServeHost<T> {
                 by_unicast: status.by_unicast,
                 loss: status.loss,
                 rtt_ms: status.rtt.as_secs_f64() * 1e3,
+                aside_bits_per_s: self.aside_of(session, status.by_unicast),
             })
             .collect();
         let report = Report {
             clients,
             rate_bits_per_s: source.rate().bits_per_s(),
+            limit: source.limit().map(|(limit, since)| {
+                LimitReport::new(&limit, now.since(since), |who| self.staff.remote(*who))
+            }),
             pending_items: source.pending_items(),
             packets: stats.packets,
             bytes: stats.bytes,
@@ -181,14 +196,15 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
 
     fn input(&mut self, io: &mut Machine<'_, T>, input: Input) {
         match input {
-            Input::Session(SessionNews::Opened { session, rtt }) => {
-                tell(io, SourceCommand::SessionOpened { session, rtt });
+            Input::Session(SessionNews::Opened { session, remote, rtt }) => {
+                tell(io, SourceCommand::SessionOpened { session, remote, rtt });
             }
             Input::Session(SessionNews::Message { session, message }) => {
                 io.message(session, &message);
             }
             Input::Session(SessionNews::Closed { session, .. }) => {
                 self.staff.forget(session);
+                self.aside.remove(&session);
                 tell(io, SourceCommand::SessionClosed { session });
             }
             // Clients send none.
@@ -245,6 +261,9 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
                 self.staff.ask(Question::Rescan);
             }
             SourceEvent::Rate { rate } => io.set_pace(RateClass::Data, Some(rate)),
+            SourceEvent::Aside { session, carries } => {
+                self.aside.insert(session, carries);
+            }
             SourceEvent::Satisfied { session, after } => {
                 self.satisfied += 1;
                 tracing::info!("session {} has all it wanted after {after:?}", session.0);
@@ -267,7 +286,7 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
             }
             self.staff.tidy();
         }
-        self.publish(io.engine());
+        self.publish(now, io.engine());
     }
 
     fn trouble(&mut self, _io: &mut Machine<'_, T>, trouble: Trouble) {

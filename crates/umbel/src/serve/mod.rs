@@ -52,6 +52,7 @@ use self::host::{Input, ServeHost};
 use self::prober::ProbeChannel;
 use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
+pub use crate::endpoint::pace::{LimitReport, PaceOptions};
 use crate::endpoint::ports::DATA_PORT;
 use crate::endpoint::{Wiring, channel, generator, packet_len, random};
 
@@ -72,9 +73,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// Most routers that may forward data packets, plus one.
     pub hop_limit: u8,
-    /// Rate of the data channel, and of unicast beside it, in bits of UDP payload per second.
-    /// Default: 90 % of the speed that the interface reports, at most 900 Mbit/s.
-    pub rate: Option<Rate>,
+    /// Rate of the data channel, and of unicast beside it.
+    pub pace: PaceOptions,
     /// MTU of the path in bytes; data packets carry 100 bytes less. Default: the interface's, at
     /// most 1500.
     pub mtu: Option<u16>,
@@ -117,7 +117,7 @@ impl ServeOptions {
             group: None,
             port: DATA_PORT,
             hop_limit: 32,
-            rate: None,
+            pace: PaceOptions::default(),
             mtu: None,
             scheme: Scheme::ReedSolomon,
             block_symbols: 128,
@@ -195,7 +195,7 @@ impl Outlet {
         // Two servers on one network do not share the default.
         let group =
             options.group.unwrap_or_else(|| channel::specific_group(family, &pin.to_string()));
-        let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
+        let rate = options.pace.rate.unwrap_or_else(|| channel::most_rate(&interface));
         let sender = SenderOptions {
             source: Some(address),
             hop_limit: options.hop_limit,
@@ -390,6 +390,7 @@ fn source_config(
     let tsi = Tsi(u32::from_be_bytes(random()?));
     let mut config = SourceConfig::new(tsi, outlet.channel, outlet.rate);
     config.packet_len = outlet.packet_len.into();
+    config.congestion = Some(options.pace.congestion(outlet.rate, outlet.packet_len)?);
     config.token = options.token.clone().map(Token::from);
     if let Some(policy) = options.policy {
         config.policy = policy;

@@ -2,14 +2,17 @@
 
 use serde::Serialize;
 
+use crate::endpoint::pace::LimitReport;
+
 /// A server at a moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Open sessions, with the items that they want.
     pub clients: Vec<ClientReport>,
-    /// Current rate of the data channel, in bits per second. It is below the set rate where most
-    /// clients cannot take that.
+    /// Current rate of the data channel, in bits per second.
     pub rate_bits_per_s: u64,
+    /// What limits it; `None` while nobody wants anything.
+    pub limit: Option<LimitReport>,
     /// Items that some client still wants.
     pub pending_items: usize,
     /// Data packets sent.
@@ -57,4 +60,7 @@ pub struct ClientReport {
     pub loss: f64,
     /// Round trip time in milliseconds.
     pub rtt_ms: f64,
+    /// Rate that its path carries, in bits per second, if that is less than the channel's, so that
+    /// it gets its items by unicast.
+    pub aside_bits_per_s: Option<u64>,
 }

@@ -107,9 +107,9 @@ fn a_configuration_file_gives_options_and_the_command_line_wins() {
     let config = config.to_str().unwrap();
 
     let by_file = place.serve(&["--config", config]);
-    assert_eq!(by_file.serving["rate_bits_per_s"], 3_000_000);
+    assert_eq!(by_file.serving["most_bits_per_s"], 3_000_000);
     let by_hand = place.serve(&["--config", config, "--rate", "5M"]);
-    assert_eq!(by_hand.serving["rate_bits_per_s"], 5_000_000);
+    assert_eq!(by_hand.serving["most_bits_per_s"], 5_000_000);
 
     // `-o` stands on the command line, `json` in the file.
     let got = place.get(&by_file.url, &["--config", config, "a"]);

@@ -131,7 +131,7 @@ fn a_rate_without_a_unit_is_bad_usage() {
         ran.misused(&["50M", "50bit/s"]);
     }
     let server = place.serve(&["--rate", "5MB/s"]);
-    assert_eq!(server.serving["rate_bits_per_s"], 40_000_000);
+    assert_eq!(server.serving["most_bits_per_s"], 40_000_000);
 }
 
 #[test]

@@ -55,8 +55,16 @@ impl Mark {
     /// Returns a data packet that claims to repair a block.
     pub(crate) fn repair(&self, sbn: u32, (k, esi): (u8, u8), symbol: &[u8]) -> Vec<u8> {
         let (tsi, block_symbols) = (self.tsi, k);
-        let header =
-            SmallBlockHeader { tsi, toi: FEED, transmission: 1, index: 1, sbn, block_symbols, esi };
+        let header = SmallBlockHeader {
+            tsi,
+            toi: FEED,
+            transmission: 1,
+            index: 1,
+            stamp: None,
+            sbn,
+            block_symbols,
+            esi,
+        };
         let mut packet = vec![0; SmallBlockHeader::LEN];
         header.emit(&mut packet).unwrap();
         packet.extend_from_slice(symbol);
