@@ -37,6 +37,7 @@ pub mod router;
 mod runs;
 pub mod seal;
 mod session_pacing;
+pub mod shares;
 pub mod smo;
 pub mod srm;
 pub mod symbols;

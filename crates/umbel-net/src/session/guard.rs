@@ -1,12 +1,13 @@
 //! Limits on what comes from one address: sessions at once, and guesses of the token.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Networks of IPv6 have this many times the places of an IPv4 address, since hosts share them.
-const PLACES_OF_A_NETWORK: usize = 4;
+use umbel_engine::shares::{Origin, Shares};
+
 /// Wrong tokens of an address that cost nothing, for those who mistype.
 const FREE: u32 = 3;
 /// Addresses of a network of IPv6 that may have wrong tokens, without delay for all others of it.
@@ -21,27 +22,6 @@ const MEMORY: Duration = Duration::from_mins(10);
 /// Maximum number of addresses, and of networks, with wrong tokens that are remembered.
 const REMEMBERED: usize = if cfg!(test) { 256 } else { 4_096 };
 
-/// Hosts that are not told apart: one IPv4 address, or all of the same first 64 bits of IPv6. A
-/// host can usually take any address of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Origin(IpAddr);
-
-impl Origin {
-    fn of(address: IpAddr) -> Origin {
-        Origin(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-            }
-            address @ IpAddr::V4(_) => address,
-        })
-    }
-
-    /// Returns the number of places where an IPv4 address has `most`.
-    fn places(self, most: usize) -> usize {
-        most.saturating_mul(if self.0.is_ipv6() { PLACES_OF_A_NETWORK } else { 1 })
-    }
-}
-
 /// Wrong tokens of an address, or addresses of a network that have shown some.
 #[derive(Clone, Copy, Debug)]
 struct Guesses {
@@ -53,7 +33,12 @@ struct Guesses {
 
 impl Guesses {
     /// Counts one more of `origin`, of which some are free. Returns whether it is the first.
-    fn note(table: &mut HashMap<Origin, Guesses>, origin: Origin, free: u32, now: Instant) -> bool {
+    fn note<K: Copy + Eq + Hash>(
+        table: &mut HashMap<K, Guesses>,
+        origin: K,
+        free: u32,
+        now: Instant,
+    ) -> bool {
         if table.len() >= REMEMBERED && !table.contains_key(&origin) {
             let oldest = table.iter().min_by_key(|(_, guesses)| guesses.last);
             if let Some(oldest) = oldest.map(|(&origin, _)| origin) {
@@ -75,16 +60,17 @@ impl Guesses {
 /// Keeps count of addresses.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// Maximum number of connections and handshakes of an IPv4 address.
-    most: usize,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    places: HashMap<Origin, usize>,
+    /// Connections and handshakes. How many there are in all is bounded elsewhere.
+    places: Shares<u64>,
+    /// Number of the next place.
+    next: u64,
     /// Wrong tokens of single addresses.
-    guesses: HashMap<Origin, Guesses>,
+    guesses: HashMap<IpAddr, Guesses>,
     /// Addresses with wrong tokens of networks of IPv6.
     networks: HashMap<Origin, Guesses>,
 }
@@ -99,8 +85,11 @@ pub(super) enum Denied {
 }
 
 impl Guard {
-    pub(super) fn new(most: usize) -> Arc<Guard> {
-        Arc::new(Guard { most, state: Mutex::default() })
+    /// Creates a guard that lets an IPv4 address have this number of connections and handshakes.
+    pub(super) fn new(share: usize) -> Arc<Guard> {
+        let places = Shares::new(usize::MAX, share);
+        let (guesses, networks) = (HashMap::new(), HashMap::new());
+        Arc::new(Guard { state: Mutex::new(State { places, next: 0, guesses, networks }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -109,34 +98,30 @@ impl Guard {
 
     /// Takes a place for a connection of this address, until the result is dropped.
     pub(super) fn enter(self: &Arc<Guard>, remote: IpAddr, now: Instant) -> Result<Place, Denied> {
-        let (host, origin) = (Origin(remote.to_canonical()), Origin::of(remote));
+        let (host, origin) = (remote.to_canonical(), Origin::of(remote));
         let mut state = self.state();
         let guessed = [state.guesses.get(&host), state.networks.get(&origin)];
         if guessed.into_iter().flatten().any(|guesses| now < guesses.until) {
             return Err(Denied::Guessed);
         }
-        let places = state.places.entry(origin).or_default();
-        if *places >= origin.places(self.most) {
-            return Err(Denied::Crowded);
-        }
-        *places += 1;
-        Ok(Place { guard: self.clone(), origin })
+        let number = state.next;
+        state.places.enter(origin, number).map_err(|_| Denied::Crowded)?;
+        state.next += 1;
+        Ok(Place { guard: self.clone(), number })
     }
 
     /// Returns whether half of an address's places are taken. A client that wants another must show
     /// that the address is its own, so that nobody takes another's places.
     pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
-        let origin = Origin::of(remote);
-        let places = self.state().places.get(&origin).copied();
-        places.unwrap_or(0) >= origin.places(self.most).div_ceil(2)
+        self.state().places.is_busy(Origin::of(remote))
     }
 
     /// Notes a wrong token of this address. Returns whether it is the first.
     pub(super) fn note_guess(&self, remote: IpAddr, now: Instant) -> bool {
-        let (host, network) = (Origin(remote.to_canonical()), Origin::of(remote));
+        let (host, network) = (remote.to_canonical(), Origin::of(remote));
         let mut state = self.state();
         let first = Guesses::note(&mut state.guesses, host, FREE, now);
-        if first && network.0.is_ipv6() {
+        if first && network.is_network() {
             Guesses::note(&mut state.networks, network, FREE_OF_A_NETWORK, now);
         }
         first
@@ -147,18 +132,12 @@ impl Guard {
 #[derive(Debug)]
 pub(super) struct Place {
     guard: Arc<Guard>,
-    origin: Origin,
+    number: u64,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let places = &mut self.guard.state().places;
-        if let Some(taken) = places.get_mut(&self.origin) {
-            *taken -= 1;
-            if *taken == 0 {
-                places.remove(&self.origin);
-            }
-        }
+        self.guard.state().places.leave(self.number);
     }
 }
 
