@@ -1,7 +1,8 @@
 //! The question of `status` commands to a running program, by a Unix socket with an abstract name.
 //!
 //! Such sockets belong to the network namespace, like the program's addresses, and vanish with
-//! their process. The answer is one line of JSON. Only the same user and root are answered.
+//! their process. The answer is one line of JSON. Only the same user and root are answered, and
+//! believed: any user may take any name.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
@@ -50,8 +51,7 @@ fn answer_one<T: Serialize>(
     mut stream: UnixStream,
     report: &mut impl FnMut() -> Option<T>,
 ) -> std::io::Result<()> {
-    let asker = getsockopt(&stream, PeerCredentials)?;
-    if asker.uid() != 0 && asker.uid() != nix::unistd::geteuid().as_raw() {
+    if !is_trusted(getsockopt(&stream, PeerCredentials)?.uid()) {
         return Err(std::io::ErrorKind::PermissionDenied.into());
     }
     stream.set_write_timeout(Some(ANSWER))?;
@@ -59,6 +59,11 @@ fn answer_one<T: Serialize>(
     let mut line = serde_json::to_vec(&report)?;
     line.push(b'\n');
     stream.write_all(&line)
+}
+
+/// Returns whether a user is root, or the one of this process.
+fn is_trusted(user: nix::libc::uid_t) -> bool {
+    user == 0 || user == nix::unistd::geteuid().as_raw()
 }
 
 /// Returns what follows `prefix` in the names of the sockets of this network namespace.
@@ -85,6 +90,10 @@ pub(crate) fn names(prefix: &str) -> anyhow::Result<Vec<String>> {
 pub(crate) fn ask<T: DeserializeOwned>(name: &str, program: &str) -> anyhow::Result<T> {
     let mut stream = UnixStream::connect_addr(&address(name)?)
         .with_context(|| format!("{program} does not run here"))?;
+    let who = getsockopt(&stream, PeerCredentials)?.uid();
+    if !is_trusted(who) {
+        bail!("{program} does not answer: user {who} has taken its name");
+    }
     stream.set_read_timeout(Some(ANSWER * 2))?;
     let mut line = String::new();
     let read = BufReader::new((&mut stream).take(LONGEST)).read_line(&mut line);
@@ -102,6 +111,13 @@ pub(crate) fn ask<T: DeserializeOwned>(name: &str, program: &str) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_user_is_neither_answered_nor_believed() {
+        let own = nix::unistd::geteuid().as_raw();
+        assert!(is_trusted(0) && is_trusted(own));
+        assert!(!is_trusted(own + 1) && !is_trusted(65_534));
+    }
 
     #[test]
     fn a_program_is_found_and_answers() {

@@ -40,6 +40,9 @@ pub(super) struct GatewayArgs {
     /// Address at which players are served
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8081")]
     listen: SocketAddr,
+    /// Name by which players ask for this machine, besides its addresses and its own name
+    #[arg(long = "host-name", value_name = "NAME")]
+    host_names: Vec<String>,
     /// Best rendition to receive, from 1 [default: all]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..))]
     max_level: Option<u8>,
@@ -68,6 +71,7 @@ pub(super) fn run(args: GatewayArgs, output: &Output) -> anyhow::Result<ExitCode
     let host = Arc::new(Keeper { name, teller: Teller::new(output) });
     let options = GatewayOptions {
         listen: args.listen,
+        host_names: args.host_names,
         max_level: args.max_level,
         interface: args.interface,
         wait: args.wait,

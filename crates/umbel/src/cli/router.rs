@@ -52,6 +52,9 @@ struct RouteArgs {
     /// Serve /metrics and /status.json here
     #[arg(long, value_name = "ADDRESS:PORT")]
     http: Option<SocketAddr>,
+    /// Name by which they are asked for, besides this machine's addresses and its own name
+    #[arg(long = "host-name", value_name = "NAME", requires = "http")]
+    host_names: Vec<String>,
     /// Time between queries for members
     #[arg(long, value_name = "DURATION", default_value = "125s", value_parser = parse_interval)]
     query_interval: Duration,
@@ -134,7 +137,8 @@ pub(super) fn run(args: RouterArgs, output: &Output) -> anyhow::Result<ExitCode>
 
 fn run_router(args: RouteArgs, output: &Output) -> anyhow::Result<()> {
     let signals = signals::watch()?;
-    let options = RouterOptions { http: args.http, config: config(args) };
+    let (http, host_names) = (args.http, args.host_names.clone());
+    let options = RouterOptions { http, host_names, config: config(args) };
     route(options, |begun, stop| {
         output.json(&json!({ "event": "routing", "router": begun }));
         let interfaces = match begun.interfaces.as_slice() {

@@ -44,6 +44,11 @@ impl Board {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
+    /// Returns what is below the stream's name in a path.
+    fn media<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.strip_prefix('/')?.strip_prefix(self.name.as_str())?.strip_prefix('/')
+    }
+
     fn status(&self) -> Bytes {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let json = serde_json::json!({ "name": self.name.as_str(), "status": status });
@@ -59,11 +64,13 @@ impl Site for Board {
             "/" => found("text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             "/status.json" => found("application/json", self.status()),
             _ => {
-                let below = path
-                    .strip_prefix('/')
-                    .and_then(|path| path.strip_prefix(self.name.as_str())?.strip_prefix('/'));
+                let below = self.media(path);
                 below.map_or(Answer::NotFound, |path| self.shelf().answer(path))
             }
         }
+    }
+
+    fn is_for_any_page(&self, path: &str) -> bool {
+        self.media(path).is_some()
     }
 }

@@ -33,7 +33,7 @@ use self::host::{GatewayHost, Input};
 use crate::directory::{SessionSelector, Silence, Succession};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::{Wiring, channel, generator};
-use crate::http::Server;
+use crate::http::{Names, Server};
 pub use crate::watch::Experiment;
 use crate::watch::reception;
 
@@ -44,6 +44,9 @@ pub struct GatewayOptions {
     pub stream: SessionSelector,
     /// Address at which players find it. Default 127.0.0.1:8081.
     pub listen: SocketAddr,
+    /// Names of this machine under which players ask, besides its addresses and those that it has
+    /// itself.
+    pub host_names: Vec<String>,
     /// Rule by which the level is chosen.
     pub controller: ControllerKind,
     /// Best rendition that is received, from 1. Default: all.
@@ -64,6 +67,7 @@ impl GatewayOptions {
         GatewayOptions {
             stream,
             listen: SocketAddr::from(([127, 0, 0, 1], 8081)),
+            host_names: Vec::new(),
             controller: ControllerKind::default(),
             max_level: None,
             interface: None,
@@ -211,7 +215,8 @@ pub fn gateway(
     started(succession.interrupt(|| Input::Interrupt));
     let board = Arc::new(Board::new(options.stream.name.clone()));
     // Before the stream is there, so that a player may be started first.
-    let server = Server::start(options.listen, board.clone())
+    let names = Names::of_machine(&options.host_names);
+    let server = Server::start(options.listen, names, board.clone())
         .context("players cannot be served: choose another --listen")?;
     observer.listening(server.address());
     let note = |line: &str| observer.note(line);

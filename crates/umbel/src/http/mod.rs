@@ -6,10 +6,12 @@
 //! Both are HTTP/1.1 by hyper, on one thread each.
 
 mod client;
+mod names;
 pub(crate) mod range;
 mod server;
 
 pub(crate) use client::{Fetched, Wanted, fetch};
+pub(crate) use names::Names;
 pub(crate) use range::Part;
 pub(crate) use server::{Answer, Server, Site};
 

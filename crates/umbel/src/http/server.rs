@@ -2,15 +2,18 @@
 //!
 //! | what a hostile client does | what it costs |
 //! |---|---|
-//! | opens connections and says nothing | one of [`CONNECTIONS`], for [`HEAD_TIME`] |
+//! | opens connections and says nothing | some of [`CONNECTIONS`], for [`HEAD_TIME`] |
+//! | opens more, and asks again and again | those that others want; each ends after [`LIFE`] |
+//! | has a page ask under a name of its own | nothing: [`Names`] |
 //! | sends a long head, or a body | [`HEAD_BYTES`]; the body is not read |
 //! | reads slowly or not at all | one connection, for [`STALLED`]; the body is shared |
 //! | asks for what is not there yet | one connection, for [`WAIT`] |
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,20 +21,29 @@ use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use percent_encoding::percent_decode_str;
 use socket2::SockRef;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use umbel_engine::shares::{Origin, Shares};
 
 use super::SIGNATURE;
+use super::names::Names;
 use super::range::Part;
 
-/// Connections at a time. Further ones wait in the kernel.
+/// Connections at a time. One host may have them all while nobody else wants any, since it may be
+/// a proxy. Beyond, the host that has most loses one.
 const CONNECTIONS: usize = 256;
+/// Time after which a connection ends with its next answer, and the time for that.
+const LIFE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 600 });
+const FAREWELL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// Time for a request's head, also for the next one of a connection.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Maximum length of a head in bytes.
@@ -46,6 +58,11 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) trait Site: Send + Sync + 'static {
     /// Returns the answer to a request for a path, without escapes and without its query.
     fn answer(&self, path: &str) -> Answer;
+
+    /// Returns whether pages from anywhere may read what has this path, as players in pages do.
+    fn is_for_any_page(&self, _path: &str) -> bool {
+        false
+    }
 }
 
 /// An answer to a request.
@@ -77,12 +94,16 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server at an address.
+    /// Starts a server at an address, which answers under these names.
     ///
     /// # Errors
     ///
     /// If the address cannot be listened to.
-    pub(crate) fn start(address: SocketAddr, site: Arc<dyn Site>) -> anyhow::Result<Server> {
+    pub(crate) fn start(
+        address: SocketAddr,
+        names: Names,
+        site: Arc<dyn Site>,
+    ) -> anyhow::Result<Server> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .with_context(|| format!("cannot listen to {address}"))?;
@@ -92,7 +113,7 @@ impl Server {
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    result = accept(listener, site) => {
+                    result = accept(listener, names, site) => {
                         if let Err(error) = result {
                             tracing::error!("HTTP is served no more: {error}");
                         }
@@ -120,13 +141,64 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, site: Arc<dyn Site>) -> io::Result<()> {
+/// Connections that are open, and their tasks.
+#[derive(Debug)]
+struct Open {
+    shares: Shares<u64>,
+    tasks: HashMap<u64, AbortHandle>,
+}
+
+/// A connection's place. It is given up when it is dropped.
+#[derive(Debug)]
+struct Place {
+    open: Arc<Mutex<Open>>,
+    number: u64,
+}
+
+impl Place {
+    /// Takes a place for a connection of this host, perhaps that of another connection, which ends.
+    fn take(open: &Arc<Mutex<Open>>, number: u64, peer: SocketAddr) -> Option<Place> {
+        let place = Place { open: open.clone(), number };
+        let mut open = place.lock();
+        let lost = open.shares.enter(Origin::of(peer.ip()), number);
+        if let Ok(Some(lost)) = lost
+            && let Some(task) = open.tasks.remove(&lost)
+        {
+            task.abort();
+        }
+        drop(open);
+        lost.is_ok().then_some(place)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.lock();
+        open.shares.leave(self.number);
+        open.tasks.remove(&self.number);
+    }
+}
+
+/// What all connections are served from.
+#[derive(Clone)]
+struct Served {
+    names: Arc<Names>,
+    site: Arc<dyn Site>,
+}
+
+async fn accept(listener: TcpListener, names: Names, site: Arc<dyn Site>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let served = Served { names: Arc::new(names), site };
+    let shares = Shares::new(CONNECTIONS, CONNECTIONS);
+    let open = Arc::new(Mutex::new(Open { shares, tasks: HashMap::new() }));
+    let mut number = 0;
     loop {
-        let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // A client that went away, or no descriptor left for now.
                 tracing::debug!("a connection is not taken: {error}");
@@ -134,30 +206,68 @@ async fn accept(listener: TcpListener, site: Arc<dyn Site>) -> io::Result<()> {
                 continue;
             }
         };
-        let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
-        let site = site.clone();
-        tokio::spawn(async move {
-            let service = service_fn(move |request| respond(site.clone(), request));
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_TIME)
-                .max_buf_size(HEAD_BYTES)
-                .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = served.await {
-                tracing::debug!("a connection ends: {error}");
-            }
-            drop(place);
-        });
+        number += 1;
+        let Some(place) = Place::take(&open, number, peer) else {
+            tracing::debug!("a connection of {peer} is not taken: its host has its share");
+            continue;
+        };
+        // The task begins once this one waits.
+        let task = tokio::spawn(serve(stream, place, served.clone()));
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.tasks.insert(number, task.abort_handle());
     }
 }
 
+/// Serves a connection to its end.
+async fn serve(stream: TcpStream, place: Place, served: Served) {
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
+    let service = service_fn(|request| {
+        place.lock().shares.renew(place.number);
+        respond(served.clone(), request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = tokio::time::sleep(LIFE) => {
+            connection.as_mut().graceful_shutdown();
+            tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection ends: {error}");
+    }
+}
+
+/// Returns why a request is not answered under the host that it names [RFC 9112 §3.2].
+fn refuse_host(head: &Parts, names: &Names) -> Option<StatusCode> {
+    let mut hosts = head.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok(),
+        (None, _) if head.version < Version::HTTP_11 => return None,
+        _ => None,
+    };
+    let Some(host) = host else { return Some(StatusCode::BAD_REQUEST) };
+    let target = head.uri.authority().map(hyper::http::uri::Authority::as_str);
+    let known = [Some(host), target].into_iter().flatten().all(|host| names.has(host));
+    (!known).then_some(StatusCode::MISDIRECTED_REQUEST)
+}
+
 async fn respond(
-    site: Arc<dyn Site>,
+    served: Served,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, _) = request.into_parts();
-    let mut response = if !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+    let Served { names, site } = served;
+    let path = percent_decode_str(head.uri.path()).decode_utf8().ok();
+    let mut response = if let Some(status) = refuse_host(&head, &names) {
+        empty(status)
+    } else if !matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
         let mut refused = empty(StatusCode::METHOD_NOT_ALLOWED);
         let methods = HeaderValue::from_static("GET, HEAD, OPTIONS");
         refused.headers_mut().insert(header::ALLOW, methods);
@@ -165,22 +275,25 @@ async fn respond(
     } else if head.method == Method::OPTIONS {
         empty(StatusCode::NO_CONTENT)
     } else {
-        match percent_decode_str(head.uri.path()).decode_utf8() {
-            Ok(path) => full(answer(&*site, &path).await, &head.headers),
-            Err(_) => empty(StatusCode::BAD_REQUEST),
+        match &path {
+            Some(path) => full(answer(&*site, path).await, &head.headers),
+            None => empty(StatusCode::BAD_REQUEST),
         }
     };
     let headers = response.headers_mut();
-    // A live file is never the same again, and any page may play it.
+    // A live file is never the same again.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    for (name, value) in [
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let open: &[_] = &[
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, "Range"),
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, "Content-Length, Content-Range, ETag"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
+    ];
+    let closed: &[_] = &[(HeaderName::from_static("cross-origin-resource-policy"), "same-origin")];
+    let is_open = path.is_some_and(|path| site.is_for_any_page(&path));
+    for (name, value) in if is_open { open } else { closed } {
+        headers.insert(name.clone(), HeaderValue::from_static(value));
     }
     Ok(response)
 }
@@ -252,6 +365,7 @@ fn empty(status: StatusCode) -> Response<Full<Bytes>> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
+    use std::time::Instant;
 
     use super::*;
 
@@ -267,9 +381,38 @@ mod tests {
             };
             match path {
                 "/a b" => found("0123456789"),
+                "/status" => found("status"),
                 _ => Answer::NotFound,
             }
         }
+
+        fn is_for_any_page(&self, path: &str) -> bool {
+            path == "/a b"
+        }
+    }
+
+    fn server() -> Server {
+        let address = "127.0.0.1:0".parse().unwrap();
+        Server::start(address, Names::default(), Arc::new(Fixed)).unwrap()
+    }
+
+    /// Connects from another address of this machine.
+    fn connect_from(server: &Server, from: &str) -> std::io::Result<TcpStream> {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(from.parse().unwrap(), 0).into())?;
+        socket.connect(&server.address().into())?;
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(stream)
+    }
+
+    /// Asks for the status, and returns whether it comes. The connection stays open.
+    fn status(stream: &mut TcpStream) -> bool {
+        let mut answer = [0; 512];
+        let asked = stream.write_all(b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let read = asked.and_then(|()| stream.read(&mut answer));
+        read.is_ok_and(|len| answer[..len].starts_with(b"HTTP/1.1 200"))
     }
 
     /// Sends a request as it is; returns the response, in lower case.
@@ -287,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_file_is_served_whole_and_in_parts_to_any_page() {
-        let server = Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed)).unwrap();
+        let server = server();
         let whole = get(&server, "GET /a%20b?query HTTP/1.1");
         assert!(whole.starts_with("http/1.1 200") && whole.ends_with("\r\n\r\n0123456789"));
         for header in [
@@ -311,7 +454,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let server = Server::start("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed)).unwrap();
+        let server = server();
         for (head, status) in [
             ("GET /b HTTP/1.1", "404"),
             ("GET /a%FFb HTTP/1.1", "400"),
@@ -323,9 +466,71 @@ mod tests {
             let response = get(&server, head);
             assert!(response.starts_with(&format!("http/1.1 {status}")), "{head}: {response}");
         }
+        for (request, status) in [
+            ("GET /status HTTP/1.1\r\n\r\n", "400"),
+            ("GET /status HTTP/1.1\r\nHost: localhost\r\nHost: 127.0.0.1\r\n\r\n", "400"),
+            ("GET /status HTTP/1.1\r\nHost: attacker.example\r\n\r\n", "421"),
+            ("GET http://attacker.example/status HTTP/1.1\r\nHost: localhost\r\n\r\n", "421"),
+            ("GET /status HTTP/1.0\r\n\r\n", "200"),
+        ] {
+            let ending = request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+            let response = ask(&server, &ending);
+            let expected = format!("http/1.{} {status}", u8::from(status != "200"));
+            assert!(response.starts_with(&expected), "{request}: {response}");
+            assert!(!response.contains("access-control"), "{request}: {response}");
+        }
         let long = format!("GET /{} HTTP/1.1", "a".repeat(HEAD_BYTES + 1));
         let response = get(&server, &long);
         assert!(!response.starts_with("http/1.1 2"), "{response}");
         assert!(get(&server, "GET /a%20b HTTP/1.1").starts_with("http/1.1 200"));
+    }
+
+    #[test]
+    fn a_page_of_another_origin_reads_what_is_played_and_nothing_else() {
+        let server = server();
+        for (path, open) in [("/a%20b", true), ("/status", false), ("/none", false)] {
+            for method in ["GET", "OPTIONS"] {
+                let head = format!("{method} {path} HTTP/1.1\r\nOrigin: https://page.example");
+                let response = get(&server, &head);
+                let told = response.contains("access-control-allow-origin: *");
+                assert_eq!(told, open, "{head}: {response}");
+                let kept = response.contains("cross-origin-resource-policy: same-origin");
+                assert_eq!(kept, !open, "{head}: {response}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_that_holds_all_connections_gives_them_up_for_others_and_for_nobody_else() {
+        let server = server();
+        let mut held: Vec<TcpStream> =
+            (0..CONNECTIONS).map(|_| connect_from(&server, "127.0.0.2").unwrap()).collect();
+        assert!(held.iter_mut().all(status), "it may have them all");
+        // It gets no more for itself, and keeps what it has.
+        let more = (0..10).filter(|_| {
+            connect_from(&server, "127.0.0.2").is_ok_and(|mut stream| status(&mut stream))
+        });
+        assert_eq!(more.count(), 0);
+        let mut others: Vec<TcpStream> =
+            (0..20).map(|_| connect_from(&server, "127.0.0.3").unwrap()).collect();
+        assert!(others.iter_mut().all(status), "others are answered");
+        // Those that it used longest ago are closed.
+        assert_eq!(
+            held.iter_mut().skip(20).filter_map(|stream| status(stream).then_some(())).count(),
+            236
+        );
+        assert!(!held.iter_mut().take(20).any(status));
+    }
+
+    #[test]
+    fn no_connection_lasts_for_ever() {
+        let server = server();
+        let mut stream = connect_from(&server, "127.0.0.2").unwrap();
+        let started = Instant::now();
+        while status(&mut stream) {
+            assert!(started.elapsed() < Duration::from_mins(1), "it still asks");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(started.elapsed() >= LIFE);
     }
 }

@@ -18,7 +18,7 @@ use umbel_engine::host::Mailbox;
 use umbel_router::daemon::{Config, Daemon, Input, Status};
 
 use crate::endpoint::{generator, random};
-use crate::http::{Answer, Server, Site};
+use crate::http::{Answer, Names, Server, Site};
 use crate::status_socket;
 
 /// Beginning of the names of sockets. The table follows.
@@ -33,6 +33,9 @@ pub struct RouterOptions {
     pub config: Config,
     /// Address at which metrics are served by HTTP, if they are.
     pub http: Option<SocketAddr>,
+    /// Names of this machine under which they are asked for, besides its addresses and those that
+    /// it has itself.
+    pub host_names: Vec<String>,
 }
 
 /// Description of a router that has begun.
@@ -69,14 +72,19 @@ pub fn route(
     let table = options.config.table;
     let (daemon, mailbox) = Daemon::open(options.config, generator()?, random()?)?;
     let asked = mailbox.clone();
-    status_socket::answer(&socket_name(table), move || status_of(&asked, status_socket::ANSWER))
-        .context("cannot answer `umbel router status`")?;
+    let name = socket_name(table);
+    let answers = move || status_of(&asked, status_socket::ANSWER);
+    // Any user can take the name, and must not keep the router from its work.
+    let unanswered = status_socket::answer(&name, answers)
+        .err()
+        .map(|error| format!("cannot answer `umbel router status`: {error} (@{name})"));
     let site = |daemon| Arc::new(Metrics { daemon });
-    let http = options.http.map(|address| Server::start(address, site(mailbox.clone())));
+    let names = Names::of_machine(&options.host_names);
+    let http = options.http.map(|address| Server::start(address, names, site(mailbox.clone())));
     let http = http.transpose()?;
     let told = Begun {
         interfaces: daemon.interfaces().map(str::to_owned).collect(),
-        troubles: daemon.troubles().map(str::to_owned).collect(),
+        troubles: daemon.troubles().map(str::to_owned).chain(unanswered).collect(),
         http: http.as_ref().map(Server::address),
     };
     begun(&told, Box::new(move || mailbox.put(Input::Stop)))?;

@@ -116,7 +116,7 @@ mod tests {
     fn requests_are_taken_one_after_the_other() {
         let mut client = client();
         assert!(
-            client.hear(b"GET /a HTTP/1.1\r\n\r\n\r\nGET /b HTTP/1.1\r\nConnection: close\r\n")
+            client.hear(b"GET /a HTTP/1.1\r\nHost:\r\n\r\n\r\nGET /b HTTP/1.1\r\nHost:\r\nConnection: close\r\n")
         );
         let Next::Request(first) = client.next() else { panic!() };
         assert_eq!((first.path.as_str(), client.closes), ("/a", false));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -217,13 +217,30 @@ fn name_below(path: &str) -> Option<String> {
     name.split('/').all(sound).then_some(name)
 }
 
-/// Opens a file below a directory. Links that lead out of it are not followed.
+/// Opens a file below a directory. Links that lead out of it, or to what is hidden, are not
+/// followed.
 fn open_below(root: &OwnedFd, name: &str) -> io::Result<File> {
     // A pipe would make the thread wait for a writer.
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
     let within = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS;
     let how = OpenHow::new().flags(flags).resolve(within);
-    Ok(openat2(root, name, how)?.into())
+    let file: File = openat2(root, name, how)?.into();
+    // The name says nothing about where links led. This is about the file that is open.
+    if is_hidden(&path_of(root)?, &path_of(&file)?) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(file)
+}
+
+/// Returns where an open file is.
+fn path_of(file: &impl AsRawFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Returns whether a file is hidden below a directory, or no longer below it.
+fn is_hidden(root: &Path, file: &Path) -> bool {
+    let hidden = |part: Component<'_>| part.as_os_str().as_encoded_bytes().starts_with(b".");
+    file.strip_prefix(root).map_or(true, |below| below.components().any(hidden))
 }
 
 /// Returns the first `len` bytes, and lets go of the memory behind them. A stream's buffer counts
@@ -278,12 +295,18 @@ mod tests {
         std::fs::write(&outside, "secret").unwrap();
         std::os::unix::fs::symlink(&outside, root.join("out")).unwrap();
         std::os::unix::fs::symlink("a.txt", root.join("in")).unwrap();
+        std::fs::create_dir(root.join(".git")).unwrap();
+        std::fs::write(root.join(".git/config"), "x").unwrap();
+        std::os::unix::fs::symlink(".hidden", root.join("to-hidden")).unwrap();
+        std::os::unix::fs::symlink(".git", root.join("git")).unwrap();
         let (mut clerk, news) = library(&root);
         for path in [
             "/../secret",
             "/sub/../../secret",
             "/out",
             "/.hidden",
+            "/to-hidden",
+            "/git/config",
             "//a.txt",
             "/",
             "/sub",

@@ -35,7 +35,7 @@ use super::way::{Said, Way};
 use super::{AirSnapshot, StreamObserver};
 pub use crate::endpoint::Interrupt;
 use crate::endpoint::Wiring;
-use crate::http::Server;
+use crate::http::{Names, Server};
 
 /// Options of a source of HLS.
 #[derive(Debug)]
@@ -136,7 +136,9 @@ pub fn stream_hls(
     let rungs = ladder::rungs(ladder.master(), fec, headroom, packet_len, ground.family)?;
     let recent = repair.map(|_| Arc::new(Recent::default()));
     let server = match (repair, &recent) {
-        (Some(address), Some(recent)) => Some(Server::start(address, recent.clone())?),
+        (Some(address), Some(recent)) => {
+            Some(Server::start(address, Names::default(), recent.clone())?)
+        }
         _ => None,
     };
     let symbol_len = (packet_len - SignedHeader::LEN as u16) & !7;

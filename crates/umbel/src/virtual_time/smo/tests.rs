@@ -54,8 +54,8 @@ fn clients_get_what_they_ask_for_and_those_who_ask_the_same_share_it() {
 #[test]
 fn one_connection_asks_again_and_again_and_is_answered_alone() {
     for_seeds(4, |seed| {
-        let requests = "GET /s HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\nRange: bytes=5-9\r\n\r\n\
-                        HEAD /b HTTP/1.1\r\n\r\nGET /s HTTP/1.1\r\nConnection: close\r\n\r\n";
+        let requests = "GET /s HTTP/1.1\r\nHost: h\r\n\r\nGET /b HTTP/1.1\r\nHost: h\r\nRange: bytes=5-9\r\n\r\n\
+                        HEAD /b HTTP/1.1\r\nHost: h\r\n\r\nGET /s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
         let plan = Plan { requests: requests.to_owned(), loss: 0.05, ..Plan::get("/s", 0.0) };
         let mut world = World::new(seed, WEB, shelf(), None, |_| {}, &[plan]);
         world.run_until(60.0);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hyper::http::uri::Authority;
 use percent_encoding::percent_decode_str;
 
 /// Maximum length of a head in bytes.
@@ -29,7 +30,7 @@ pub(crate) struct Request {
 /// Reason why a request is not served. The connection ends after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is not HTTP/1, or its path is invalid.
+    /// It is not HTTP/1, its path is invalid, or others could read it otherwise.
     Malformed,
     /// Its method is neither GET nor HEAD.
     Method,
@@ -120,9 +121,7 @@ impl Request {
             _ => return Err(Refusal::Method),
         };
         let fields = Fields(head.headers);
-        if fields.has_body() {
-            return Err(Refusal::Body);
-        }
+        fields.check(head.version == Some(1))?;
         let request = Request {
             path: head.path.and_then(path_of).ok_or(Refusal::Malformed)?,
             head_only,
@@ -157,13 +156,40 @@ impl Fields<'_> {
         Some(std::str::from_utf8(field.value).ok()?.trim().to_owned())
     }
 
-    fn has_body(&self) -> bool {
-        let length = self.text("content-length");
-        self.text("transfer-encoding").is_some() || length.is_some_and(|length| length != "0")
+    /// Returns the only field of this name. With several, readers take different ones.
+    fn only(&self, name: &str) -> Result<Option<&str>, Refusal> {
+        let mut fields = self.0.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        match (fields.next(), fields.next()) {
+            (None, _) => Ok(None),
+            (Some(field), None) => match std::str::from_utf8(field.value) {
+                Ok(text) => Ok(Some(text.trim())),
+                Err(_) => Err(Refusal::Malformed),
+            },
+            (Some(_), Some(_)) => Err(Refusal::Malformed),
+        }
+    }
+
+    /// Refuses what a proxy in front could frame in another way, and bodies.
+    fn check(&self, is_1_1: bool) -> Result<(), Refusal> {
+        // [RFC 9112 §3.2]
+        match self.only("host")? {
+            Some(host) if host.is_empty() || host.parse::<Authority>().is_ok() => {}
+            None if !is_1_1 => {}
+            _ => return Err(Refusal::Malformed),
+        }
+        // [RFC 9112 §6.1, §6.3]
+        let coding = self.only("transfer-encoding")?;
+        let length = self.only("content-length")?;
+        if length.is_some_and(|len| len.is_empty() || !len.bytes().all(|c| c.is_ascii_digit())) {
+            return Err(Refusal::Malformed);
+        }
+        let is_empty = length.is_none_or(|len| len.bytes().all(|digit| digit == b'0'));
+        if coding.is_some() || !is_empty { Err(Refusal::Body) } else { Ok(()) }
     }
 
     fn closes(&self) -> bool {
-        self.text("connection").is_some_and(|options| {
+        let fields = self.0.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
+        fields.filter_map(|field| std::str::from_utf8(field.value).ok()).any(|options| {
             options.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"))
         })
     }
@@ -197,11 +223,13 @@ mod tests {
     #[test]
     fn connections_stay_open_unless_the_client_says_or_is_old() {
         for (text, keep_alive) in [
-            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", true),
             ("GET / HTTP/1.0\r\n\r\n", false),
-            ("GET / HTTP/1.1\r\nConnection: te, Close\r\n\r\n", false),
-            ("GET http://h:80/ HTTP/1.1\r\n\r\n", true),
-            ("GET http://h HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: h\r\nConnection: te, Close\r\n\r\n", false),
+            ("GET http://h:80/ HTTP/1.1\r\nHost:\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nConnection: te\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n", true),
+            ("GET http://h HTTP/1.1\r\nHost: h\r\n\r\n", true),
         ] {
             let (request, _) = parse(text).unwrap().unwrap();
             assert_eq!((request.keep_alive, request.path.as_str()), (keep_alive, "/"), "{text}");
@@ -218,12 +246,40 @@ mod tests {
             ("GET a HTTP/1.1\r\n\r\n", Refusal::Malformed),
             ("GET /%FF HTTP/1.1\r\n\r\n", Refusal::Malformed),
             ("POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Refusal::Method),
-            ("GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n", Refusal::Body),
-            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::Body),
+            ("GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n", Refusal::Body),
+            ("GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", Refusal::Body),
             (&long, Refusal::TooLong),
             (&many, Refusal::TooLong),
         ] {
             assert_eq!(parse(text), Err(refusal), "{text:.40}");
+        }
+    }
+
+    #[test]
+    fn what_readers_frame_differently_is_refused() {
+        for (fields, refusal) in [
+            ("", Refusal::Malformed),
+            ("Host: h\r\nHost: h\r\n", Refusal::Malformed),
+            ("Host: h\r\nhost: other\r\n", Refusal::Malformed),
+            ("Host: a b\r\n", Refusal::Malformed),
+            ("Host: h/x\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length: 25\r\nContent-Length: 0\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length: 0\r\nContent-Length: 0\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length: 0, 0\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length: +0\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length: -0\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length:\r\n", Refusal::Malformed),
+            ("Host: h\r\nContent-Length : 0\r\n", Refusal::Malformed),
+            ("Host: h\r\nTransfer-Encoding:\r\n", Refusal::Body),
+            ("Host: h\r\nTransfer-Encoding: identity\r\n", Refusal::Body),
+            ("Host: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n", Refusal::Body),
+        ] {
+            assert_eq!(parse(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Err(refusal), "{fields}");
+        }
+        for field in ["Content-Length: 25", "Transfer-Encoding: chunked", "Host: h"] {
+            let head = format!("GET / HTTP/1.1\r\n{field}");
+            let bytes = [head.as_bytes(), b"\xff\r\n\r\n"].concat();
+            assert_eq!(Request::parse(&bytes), Err(Refusal::Malformed), "{field}");
         }
     }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn request(fields: &str) -> Request {
-        let text = format!("GET /a HTTP/1.1\r\n{fields}\r\n");
+        let text = format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
         Request::parse(text.as_bytes()).unwrap().unwrap().0
     }
 
