@@ -10,7 +10,7 @@
 #include "kernel.h"
 
 enum { ETHERNET = 14, TCP = 6, TCP_HEADER = 20 };
-enum { FIN = 1, SYN = 2 };
+enum { FIN = 1, SYN = 2, RST = 4, ACK_FLAG = 16 };
 
 /* Offsets in a TCP header. */
 enum { DESTINATION_PORT = 2, ACK = 8, CHECKSUM = 16 };
@@ -22,6 +22,10 @@ enum { EXPERIMENT_LEN = 4 };
 
 enum { MAX_CONNECTIONS = 4096 };
 
+/* Distance of a segment from the next byte that a connection expects, up to which it can be the
+ * source's: more than windows are, which the kernel does not tell. */
+enum { NEAR = 1 << 25 };
+
 /* Set when the program is loaded. */
 struct settings {
 	/* In network order, IPv4 in the first word. */
@@ -29,8 +33,10 @@ struct settings {
 	u32 ipv6;
 	/* Whether the packet itself may become that of a connection. Not where it is also forwarded. */
 	u32 in_place;
-	/* The interface's address, and two bytes without a meaning. */
-	u8 mac[8];
+	/* The interface's address. */
+	u8 mac[6];
+	/* The source's port, in host order. */
+	u16 port;
 };
 
 volatile const struct settings SETTINGS = {};
@@ -219,6 +225,33 @@ INLINE struct bpf_sock *find_socket(struct __sk_buff *skb, const struct connecti
 	return bpf_sk_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), CURRENT_NETNS, 0);
 }
 
+/* A segment's numbers and flags, in host order. */
+struct numbers {
+	u32 seq, ack;
+	u32 flags;
+};
+
+/* Returns whether a segment says what only who sees the connection knows: which of its bytes are
+ * under way, and about which the source sends next. Without this, whoever can forge the source's
+ * address has any connection served, and needs neither its port nor its numbers to write into it.
+ * TCP itself takes more [RFC 5961 5.2]. */
+INLINE int is_expected(struct bpf_sock *sk, const struct numbers *numbers)
+{
+	u32 state = sk->state;
+	struct bpf_tcp_sock *tcp = bpf_tcp_sock(sk);
+	if (!tcp || !(numbers->flags & ACK_FLAG))
+		return 0;
+	u32 una = tcp->snd_una, acked = numbers->ack - una;
+	if (acked > tcp->snd_nxt - una)
+		return 0;
+	/* The answer to its SYN begins the source's numbers. */
+	if (state == TCP_SYN_SENT)
+		return (numbers->flags & SYN) && acked > 0;
+	if (state != TCP_ESTABLISHED && state != TCP_FIN_WAIT1 && state != TCP_FIN_WAIT2)
+		return 0;
+	return numbers->seq - tcp->rcv_nxt + NEAR <= 2 * NEAR;
+}
+
 /* Forgets a connection, and frees its slot. */
 INLINE void forget(const struct connection *connection)
 {
@@ -372,6 +405,7 @@ static __attribute__((noinline)) int is_sound(struct __sk_buff *skb, struct conn
 
 /* A search for a free slot. */
 struct search {
+	struct __sk_buff *skb;
 	u32 index, found;
 };
 
@@ -383,6 +417,21 @@ static long claim(u32 index, struct search *search)
 	search->index = index;
 	search->found = 1;
 	return 1;
+}
+
+/* Frees a slot whose connection is there no more. */
+static long clear(u32 index, struct search *search)
+{
+	struct slot *slot = bpf_map_lookup_elem(&SLOTS, &index);
+	if (!slot)
+		return 1;
+	struct connection connection = slot->connection;
+	struct bpf_sock *sk = find_socket(search->skb, &connection);
+	if (sk)
+		bpf_sk_release(sk);
+	else
+		forget(&connection);
+	return 0;
 }
 
 /* Raises the number of slots that have been in use. */
@@ -419,7 +468,7 @@ INLINE int is_noted(u32 index, u32 channel)
 }
 
 /* Enrols a connection, or lets another channel serve it. */
-INLINE void enrol(const struct connection *connection, u32 channel)
+INLINE void enrol(struct __sk_buff *skb, const struct connection *connection, u32 channel)
 {
 	struct place *known = bpf_map_lookup_elem(&CONNECTIONS, connection);
 	if (known) {
@@ -427,8 +476,13 @@ INLINE void enrol(const struct connection *connection, u32 channel)
 		note(known->slot, connection, channel);
 		return;
 	}
-	struct search search = {};
+	struct search search = { .skb = skb };
 	bpf_loop(MAX_CONNECTIONS, claim, &search, 0);
+	if (!search.found) {
+		/* Those of a channel that sends no more are not looked at otherwise. */
+		bpf_loop(MAX_CONNECTIONS, clear, &search, 0);
+		bpf_loop(MAX_CONNECTIONS, claim, &search, 0);
+	}
 	if (!search.found) {
 		count(TABLE_FULL);
 		return;
@@ -445,7 +499,8 @@ INLINE void enrol(const struct connection *connection, u32 channel)
 }
 
 /* Learns which channel serves a connection from a unicast segment of the source. */
-INLINE void learn(struct __sk_buff *skb, struct connection *connection, u32 header, u32 len)
+INLINE void learn(struct __sk_buff *skb, struct connection *connection,
+		  const struct numbers *numbers, u32 header, u32 len)
 {
 	if (header <= TCP_HEADER)
 		return;
@@ -456,19 +511,21 @@ INLINE void learn(struct __sk_buff *skb, struct connection *connection, u32 head
 	u32 channel = port;
 	if (known ? known->channel == channel && is_noted(known->slot, channel) : channel == 0)
 		return;
+	struct bpf_sock *sk = find_socket(skb, connection);
+	if (!sk)
+		return;
+	int expected = is_expected(sk, numbers);
+	bpf_sk_release(sk);
+	if (!expected)
+		return;
 	if (!is_sound(skb, connection, len)) {
 		count(MALFORMED);
 		return;
 	}
-	if (channel == 0) {
+	if (channel == 0)
 		forget(connection);
-		return;
-	}
-	struct bpf_sock *sk = find_socket(skb, connection);
-	if (!sk)
-		return;
-	bpf_sk_release(sk);
-	enrol(connection, channel);
+	else
+		enrol(skb, connection, channel);
 }
 
 SEC("classifier")
@@ -510,11 +567,24 @@ int umbel_smo(struct __sk_buff *skb)
 	}
 	connection.source_port = tcp[0] << 8 | tcp[1];
 	connection.port = tcp[2] << 8 | tcp[3];
+	/* Other connections to the same host are none of its business. */
+	if (connection.source_port != SETTINGS.port)
+		return NEXT;
+	struct numbers numbers = {
+		.seq = (u32)tcp[4] << 24 | tcp[5] << 16 | tcp[6] << 8 | tcp[7],
+		.ack = (u32)tcp[8] << 24 | tcp[9] << 16 | tcp[10] << 8 | tcp[11],
+		.flags = tcp[13],
+	};
 	if (!same_address(connection.local, SETTINGS.group)) {
-		learn(skb, &connection, header, len);
+		learn(skb, &connection, &numbers, header, len);
 		return NEXT;
 	}
 
+	/* The source multicasts neither, and either would end a connection. */
+	if (numbers.flags & (SYN | RST)) {
+		count(MALFORMED);
+		return NEXT;
+	}
 	count(SEGMENTS);
 	walk.skb = skb;
 	walk.source_port = connection.source_port;
@@ -522,8 +592,7 @@ int umbel_smo(struct __sk_buff *skb)
 	__builtin_memcpy(walk.now.address, connection.local, 16);
 	walk.now.port = swap16(connection.port);
 	__builtin_memcpy(&walk.now.ack, tcp + ACK, 4);
-	walk.end = (u32)tcp[4] << 24 | tcp[5] << 16 | tcp[6] << 8 | tcp[7];
-	walk.end += len - header + !!(tcp[13] & FIN) + !!(tcp[13] & SYN);
+	walk.end = numbers.seq + len - header + !!(numbers.flags & FIN);
 	struct rewrite original = walk.now;
 	u8 mac[6];
 	bpf_skb_load_bytes(skb, 0, mac, 6);

@@ -91,7 +91,7 @@ struct bpf_sock_tuple {
 	};
 };
 
-enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
+enum { TCP_ESTABLISHED = 1, TCP_SYN_SENT = 2, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
 
 /* What becomes of the packet: it goes to the next program, and then on; or nowhere. */
 enum { NEXT = -1, DROP = 2 };

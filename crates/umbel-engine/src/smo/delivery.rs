@@ -20,12 +20,24 @@
 //! segment that it lacks, and the end of it.
 //!
 //! ```text
-//!      membership option ≠ 0             its RST, the source's RST, its SYN,
-//!   ────────────────────────▶ enrolled ─────────────────────────────────────▶ forgotten
-//!                              │    ▲    or its ACK of the source's FIN
-//!              multicast to ───┘    │
-//!              its channel's port   └── another membership, a greater ACK
+//!      membership option ≠ 0          a segment of its own that fits
+//!   ────────────────────────▶ claimed ──────────────────────────────┐
+//!                               │ one that does not                 ▼
+//!      forgotten ◀──────────────┴─────────────────────────────── enrolled
+//!                 its RST or SYN, the source's expected RST,      │    ▲
+//!                 its ACK of the source's FIN, a long silence     │    │
+//!                                           multicast to ─────────┘    │
+//!                                           its channel's port         └── another membership,
+//!                                                                          a greater ACK
 //! ```
+//!
+//! # Forged segments
+//!
+//! Whoever can forge the source's address could otherwise have any connection served, and would
+//! then write into it without knowing its port and numbers. So only the source's port matters, and
+//! the numbers of a segment that changes something must be those of the connection: the source can
+//! have acknowledged only what the connection has sent, and sends about what the connection expects
+//! [RFC 5961 §5.2]. Multicast segments with RST or SYN are dropped.
 //!
 //! # Scope and limitations
 //!
@@ -37,7 +49,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::checksum::{self, Sum};
 use umbel_wire::ip::be16;
-use umbel_wire::tcp::{Flags, Membership, Packet, Segment, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Packet, Segment, Seq};
 
 /// Offset of fields in a TCP header.
 const DESTINATION_PORT: usize = 2;
@@ -96,6 +108,33 @@ pub struct DeliveryCounts {
     pub their_version: u8,
 }
 
+/// Distance of a segment from the next byte that a connection expects, up to which it can be the
+/// source's: more than windows are.
+const NEAR: u32 = 1 << 25;
+/// Bytes of a connection that the source may not have acknowledged when it is enrolled.
+const UNDER_WAY: u32 = 1 << 16;
+
+/// A connection that a segment of the source claims to be there.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    channel: u16,
+    seq: Seq,
+    ack: Seq,
+}
+
+impl Claim {
+    /// Returns whether it fits to a segment that the connection itself sent.
+    fn fits(&self, own: &Segment<'_>) -> bool {
+        own.head.flags.has(Flags::ACK)
+            && is_near(self.seq, own.head.ack)
+            && own.end().0.wrapping_sub(self.ack.0) <= UNDER_WAY
+    }
+}
+
+fn is_near(seq: Seq, next: Seq) -> bool {
+    seq.since(next).unsigned_abs() <= NEAR
+}
+
 /// State of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 struct State {
@@ -103,19 +142,61 @@ struct State {
     channel: u16,
     /// The greatest number that the source acknowledged: at most the connection's `SND.UNA`.
     ack: Seq,
+    /// The number after the last byte that the connection has sent: its `SND.NXT`.
+    sent: Seq,
     /// The greatest number that the connection acknowledged: at most its `RCV.NXT`.
-    next: Option<Seq>,
+    next: Seq,
     /// The number after the source's FIN, once it was seen.
     end: Option<Seq>,
+    /// Whether anything was heard of it since [`Delivery::forget_silent`].
+    heard: bool,
+}
+
+impl State {
+    /// Returns whether a segment says what only who sees the connection knows.
+    fn expects(&self, head: &Head) -> bool {
+        head.flags.has(Flags::ACK)
+            && head.ack.0.wrapping_sub(self.ack.0) <= self.sent.0.wrapping_sub(self.ack.0)
+            && is_near(head.seq, self.next)
+    }
+}
+
+/// Connections that are claimed to be there. Of too many, the earliest is forgotten.
+#[derive(Debug, Default)]
+struct Claims {
+    all: BTreeMap<Connection, (u64, Claim)>,
+    order: BTreeMap<u64, Connection>,
+    made: u64,
+}
+
+impl Claims {
+    fn take(&mut self, connection: &Connection) -> Option<Claim> {
+        let (number, claim) = self.all.remove(connection)?;
+        self.order.remove(&number);
+        Some(claim)
+    }
+
+    fn put(&mut self, connection: Connection, claim: Claim, most: usize) {
+        self.take(&connection);
+        if self.all.len() >= most
+            && let Some((_, earliest)) = self.order.pop_first()
+        {
+            self.all.remove(&earliest);
+        }
+        self.made += 1;
+        self.all.insert(connection, (self.made, claim));
+        self.order.insert(self.made, connection);
+    }
 }
 
 /// Delivers the channels of one source and group to the connections of this host.
 #[derive(Debug)]
 pub struct Delivery {
-    source: IpAddr,
+    source: SocketAddr,
     group: IpAddr,
     own: BTreeSet<IpAddr>,
     connections: BTreeMap<Connection, State>,
+    claims: Claims,
     max_connections: usize,
     counts: DeliveryCounts,
     /// The packet that is being rewritten.
@@ -124,12 +205,13 @@ pub struct Delivery {
 
 impl Delivery {
     /// Creates a delivery without connections. `max_connections` bounds their number.
-    pub fn new(source: IpAddr, group: IpAddr, max_connections: usize) -> Delivery {
+    pub fn new(source: SocketAddr, group: IpAddr, max_connections: usize) -> Delivery {
         Delivery {
             source,
             group,
             own: BTreeSet::new(),
             connections: BTreeMap::new(),
+            claims: Claims::default(),
             max_connections,
             counts: DeliveryCounts::default(),
             packet: Vec::new(),
@@ -166,8 +248,8 @@ impl Delivery {
             return;
         };
         match direction {
-            Direction::Out if parsed.destination.ip() == self.source => self.hear_own(&parsed),
-            Direction::In if parsed.source.ip() != self.source => {}
+            Direction::Out if parsed.destination == self.source => self.hear_own(&parsed),
+            Direction::In if parsed.source != self.source => {}
             Direction::In if parsed.destination.ip() == self.group => {
                 self.deliver(&parsed, checksum, deliver);
             }
@@ -183,15 +265,15 @@ impl Delivery {
         }
     }
 
+    /// Forgets connections of which nothing was heard since the last call.
+    pub fn forget_silent(&mut self) {
+        self.connections.retain(|_, state| std::mem::take(&mut state.heard));
+    }
+
     /// Learns from a unicast segment of the source.
     fn learn(&mut self, parsed: &Parsed<'_>) {
         let head = &parsed.segment.head;
         let key = Connection { local: parsed.destination, source_port: head.source_port };
-        if head.flags.has(Flags::RST) {
-            self.connections.remove(&key);
-            return;
-        }
-        let fresh = head.flags.has(Flags::SYN);
         let membership = match head.options.membership {
             Some(Membership::Port(port)) => Some(port),
             Some(Membership::Other(version)) => {
@@ -201,45 +283,69 @@ impl Delivery {
             }
             None => None,
         };
-        match (self.connections.get_mut(&key), membership) {
-            (Some(_), Some(0)) => {
+        let Some(state) = self.connections.get_mut(&key) else {
+            if let Some(channel) = membership.filter(|&channel| channel != 0)
+                && head.flags.has(Flags::ACK)
+                && !head.flags.has(Flags::RST)
+            {
+                let claim = Claim { channel, seq: head.seq, ack: head.ack };
+                self.claims.put(key, claim, self.max_connections);
+            }
+            return;
+        };
+        if head.flags.has(Flags::RST) {
+            // [RFC 5961 §3.2]
+            if head.seq == state.next {
                 self.connections.remove(&key);
             }
-            (Some(state), membership) => {
-                state.channel = membership.unwrap_or(state.channel);
-                if head.flags.has(Flags::ACK) && (fresh || state.ack.is_before(head.ack)) {
-                    state.ack = head.ack;
-                }
-                if head.flags.has(Flags::FIN) {
-                    state.end = Some(parsed.segment.end());
-                }
-            }
-            (None, Some(channel)) if channel != 0 && head.flags.has(Flags::ACK) => {
-                if self.connections.len() >= self.max_connections {
-                    self.counts.table_full += 1;
-                    return;
-                }
-                let state = State { channel, ack: head.ack, next: None, end: None };
-                self.connections.insert(key, state);
-            }
-            (None, _) => {}
+            return;
+        }
+        if !state.expects(head) {
+            return;
+        }
+        if membership == Some(0) {
+            self.connections.remove(&key);
+            return;
+        }
+        state.channel = membership.unwrap_or(state.channel);
+        state.ack = head.ack;
+        if head.flags.has(Flags::FIN) {
+            state.end = Some(parsed.segment.end());
         }
     }
 
     /// Learns from a segment that a connection of this host sends.
     fn hear_own(&mut self, parsed: &Parsed<'_>) {
-        let head = &parsed.segment.head;
+        let (own, head) = (&parsed.segment, &parsed.segment.head);
         let key = Connection { local: parsed.source, source_port: head.destination_port };
-        let Some(state) = self.connections.get_mut(&key) else { return };
-        let mut over = head.flags.has(Flags::RST) || head.flags.has(Flags::SYN);
-        if head.flags.has(Flags::ACK) {
-            if state.next.is_none_or(|next| next.is_before(head.ack)) {
-                state.next = Some(head.ack);
-            }
-            over |= state.end == Some(head.ack);
-        }
-        if over {
+        let claim = self.claims.take(&key);
+        if head.flags.has(Flags::RST) || head.flags.has(Flags::SYN) {
             self.connections.remove(&key);
+            return;
+        }
+        let Some(state) = self.connections.get_mut(&key) else {
+            let Some(claim) = claim.filter(|claim| claim.fits(own)) else { return };
+            if self.connections.len() >= self.max_connections {
+                self.counts.table_full += 1;
+                return;
+            }
+            let Claim { channel, ack, .. } = claim;
+            let (sent, next) = (own.end(), head.ack);
+            let state = State { channel, ack, sent, next, end: None, heard: true };
+            self.connections.insert(key, state);
+            return;
+        };
+        state.heard = true;
+        if state.sent.is_before(own.end()) {
+            state.sent = own.end();
+        }
+        if head.flags.has(Flags::ACK) {
+            if state.next.is_before(head.ack) {
+                state.next = head.ack;
+            }
+            if state.end == Some(head.ack) {
+                self.connections.remove(&key);
+            }
         }
     }
 
@@ -250,8 +356,13 @@ impl Delivery {
         checksum: Checksum,
         deliver: &mut dyn FnMut(SocketAddr, &[u8]),
     ) {
-        self.counts.segments += 1;
         let head = &parsed.segment.head;
+        // The source multicasts neither, and either would end a connection.
+        if head.flags.has(Flags::RST) || head.flags.has(Flags::SYN) {
+            self.counts.malformed += 1;
+            return;
+        }
+        self.counts.segments += 1;
         let end = parsed.segment.end();
         // A damaged segment is left to the kernel to drop, but it must end nothing.
         let fin = head.flags.has(Flags::FIN)
@@ -259,15 +370,14 @@ impl Delivery {
         let mut copied = false;
         let mut enrolled = false;
         for (connection, state) in &mut self.connections {
-            let same_source = connection.source_port == head.source_port;
-            if !same_source || state.channel != head.destination_port {
+            if state.channel != head.destination_port {
                 continue;
             }
             enrolled = true;
             if fin {
                 state.end = Some(end);
             }
-            if state.next.is_some_and(|next| !next.is_before(end)) {
+            if !state.next.is_before(end) {
                 self.counts.already_held += 1;
                 continue;
             }

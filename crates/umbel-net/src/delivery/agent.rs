@@ -1,7 +1,7 @@
 //! Delivery by a thread: a packet socket in, a raw socket out.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -29,6 +29,10 @@ const FRAMES_AT_ONCE: usize = 4096;
 /// Interval at which the addresses of this host are looked up.
 const ADDRESSES_EVERY: Duration = Duration::from_secs(2);
 
+/// Silence after which a connection is forgotten, in these intervals, and at most twice as long.
+/// Those whose end was missed would take the places of others.
+const SILENCE: u32 = 60;
+
 /// A thread that delivers until it is dropped.
 pub(super) struct Agent {
     waker: Waker,
@@ -47,17 +51,17 @@ struct Shared {
 
 impl Agent {
     pub(super) fn start(
-        source: IpAddr,
+        source: SocketAddr,
         group: IpAddr,
         interface: &Interface,
     ) -> Result<Agent, DeliveryError> {
         let failed = |error| DeliveryError::system(error, interface);
-        let protocol = if source.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
-        let filter = Filter::between(source);
-        // This host's own segments tell which connections there are.
-        let ring =
-            Ring::open(interface.index, protocol, &filter, true, RING_BYTES).map_err(failed)?;
-        let out = sys::ip_socket(source).map_err(failed)?;
+        let filter = Filter::between(source.ip());
+        // This host's own segments tell which connections there are. The kernel shows them only to
+        // those who want every protocol.
+        let ring = Ring::open(interface.index, libc::ETH_P_ALL, &filter, true, RING_BYTES)
+            .map_err(failed)?;
+        let out = sys::ip_socket(source.ip()).map_err(failed)?;
         let waker = Waker::new().map_err(failed)?;
         let shared = Arc::new(Mutex::new(Shared::default()));
         let rules = Rules::new(source, group, MAX_CONNECTIONS);
@@ -120,7 +124,10 @@ impl Work {
     }
 
     fn deliver(&mut self) -> io::Result<()> {
-        loop {
+        for round in 1_u32.. {
+            if round.is_multiple_of(SILENCE) {
+                self.rules.forget_silent();
+            }
             let own = Interface::list().map_err(io::Error::other)?;
             self.rules.set_own_addresses(own.iter().flat_map(|interface| {
                 let v4 = interface.v4.iter().copied().map(IpAddr::from);
@@ -145,6 +152,7 @@ impl Work {
                 shared.connections.extend(self.rules.connections());
             }
         }
+        Ok(())
     }
 
     fn take_frames(&mut self) {

@@ -27,7 +27,7 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn start(
-        source: IpAddr,
+        source: SocketAddr,
         group: IpAddr,
         interface: &Interface,
     ) -> Result<Program, DeliveryError> {
@@ -44,26 +44,31 @@ impl Program {
 }
 
 /// Loads the program into the kernel, for a channel on an interface.
-fn load(source: IpAddr, group: IpAddr, interface: &Interface) -> Result<Classifier, DeliveryError> {
+fn load(
+    source: SocketAddr,
+    group: IpAddr,
+    interface: &Interface,
+) -> Result<Classifier, DeliveryError> {
     let settings = settings(source, group, interface)?;
     Classifier::load(OBJECT, PROGRAM, &[(SETTINGS, &settings)]).map_err(refused)
 }
 
 /// Lays out `struct settings`.
 fn settings(
-    source: IpAddr,
+    source: SocketAddr,
     group: IpAddr,
     interface: &Interface,
 ) -> Result<[u8; 48], DeliveryError> {
     let mut out = [0; 48];
-    out[..16].copy_from_slice(&padded(source));
+    out[..16].copy_from_slice(&padded(source.ip()));
     out[16..32].copy_from_slice(&padded(group));
     out[32..36].copy_from_slice(&u32::from(source.is_ipv6()).to_ne_bytes());
-    let forwards = interface.forwards(Family::of(source), Traffic::Multicast);
+    let forwards = interface.forwards(Family::of(source.ip()), Traffic::Multicast);
     out[36..40].copy_from_slice(&u32::from(!forwards).to_ne_bytes());
     let mac = ethernet_address(interface)
         .map_err(|_| DeliveryError::NotEthernet(interface.name.clone()))?;
     out[40..46].copy_from_slice(&mac);
+    out[46..].copy_from_slice(&source.port().to_ne_bytes());
     Ok(out)
 }
 

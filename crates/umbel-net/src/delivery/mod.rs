@@ -29,7 +29,7 @@ mod ebpf;
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::str::FromStr;
 
@@ -166,25 +166,27 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Subscribes to the channels of `source` in `group` on an interface, and starts to deliver.
+    /// Subscribes to the channels of `source` in `group` on an interface, and starts to deliver to
+    /// connections with its port.
     ///
     /// # Errors
     ///
     /// If the group cannot be joined, or no way that `way` permits is open to this process.
     pub fn start(
-        source: IpAddr,
+        source: SocketAddr,
         group: IpAddr,
         interface: &Interface,
         way: Way,
     ) -> Result<Delivery, DeliveryError> {
-        let unfit = source.is_ipv4() != group.is_ipv4() || source.is_multicast();
-        if unfit || source.is_unspecified() || !group.is_multicast() {
-            return Err(DeliveryError::Channel { source_address: source, group });
+        let address = source.ip();
+        let unfit = address.is_ipv4() != group.is_ipv4() || address.is_multicast();
+        if unfit || address.is_unspecified() || !group.is_multicast() {
+            return Err(DeliveryError::Channel { source_address: address, group });
         }
         if !is_ethernet(interface) {
             return Err(DeliveryError::NotEthernet(interface.name.clone()));
         }
-        let membership = join(source, group, interface)?;
+        let membership = join(address, group, interface)?;
         let by_ebpf = || Program::start(source, group, interface).map(Box::new);
         let by_agent = || Agent::start(source, group, interface).map(Box::new);
         let mut instead_of_ebpf = None;

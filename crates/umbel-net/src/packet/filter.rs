@@ -41,9 +41,11 @@ impl Program {
     /// Accepts what a receiver must see of a server's connections: the server's segments, and this
     /// host's own to the server.
     pub(crate) fn between(server: IpAddr) -> Program {
+        let ip = if server.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };
+        let ip = vec![equal(libc::BPF_H, ETHERNET - 2, ip as u32)];
         Program::any_of(&[
-            segments(server, End::Source),
-            [kind(libc::PACKET_OUTGOING), segments(server, End::Destination)].concat(),
+            [ip.clone(), segments(server, End::Source)].concat(),
+            [ip, kind(libc::PACKET_OUTGOING), segments(server, End::Destination)].concat(),
         ])
     }
 
@@ -194,7 +196,9 @@ mod tests {
 
     /// Returns a frame with a segment from 10.0.0.2:4000 to 10.0.0.1:8080, or the same by IPv6.
     fn frame(v6: bool) -> Vec<u8> {
-        let mut frame = vec![0; 14];
+        let mut frame = vec![0; 12];
+        let kind = if v6 { libc::ETH_P_IPV6 } else { libc::ETH_P_IP };
+        frame.extend((kind as u16).to_be_bytes());
         if v6 {
             frame.extend([0x60, 0, 0, 0, 0, 20, 6, 64]);
             frame.extend("fd00::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
@@ -235,6 +239,9 @@ mod tests {
             let address = |v4: &str, six: &str| if v6 { six.parse() } else { v4.parse() }.unwrap();
             let from = Program::between(address("10.0.0.2", "fd00::2"));
             assert!(passes(&from, &frame(v6), libc::PACKET_MULTICAST));
+            let mut arp = frame(v6);
+            arp[13] = 6;
+            assert!(!passes(&from, &arp, libc::PACKET_MULTICAST));
             let to = Program::between(address("10.0.0.1", "fd00::1"));
             assert!(passes(&to, &frame(v6), libc::PACKET_OUTGOING));
             assert!(!passes(&to, &frame(v6), libc::PACKET_HOST));

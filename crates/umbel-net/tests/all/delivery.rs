@@ -50,7 +50,12 @@ fn deliver(host: &Host, server: &str, way: Way) -> Result<Delivery, DeliveryErro
     let channel = channel(server);
     host.run(move || {
         let interface = Interface::resolve("eth0").unwrap();
-        Delivery::start(channel.source.unwrap(), channel.group, &interface, way)
+        Delivery::start(
+            SocketAddr::new(channel.source.unwrap(), PORT),
+            channel.group,
+            &interface,
+            way,
+        )
     })
 }
 
@@ -160,7 +165,7 @@ fn a_helper_that_starts_in_the_middle_takes_the_connection_over() {
             let client = download(&hosts[1], SERVERS[0], move |_| {
                 if delivery.is_none() {
                     let interface = Interface::resolve("eth0").unwrap();
-                    let source = channel.source.unwrap();
+                    let source = SocketAddr::new(channel.source.unwrap(), PORT);
                     let started = Delivery::start(source, channel.group, &interface, way);
                     delivery = Some(started.unwrap());
                 }
@@ -261,7 +266,12 @@ fn without_the_capabilities_one_line_says_which() {
         for (way, capability) in
             [(Way::Ebpf, "CAP_BPF"), (Way::Agent, "CAP_NET_RAW"), (Way::Auto, "CAP_NET_RAW")]
         {
-            let started = Delivery::start(channel.source.unwrap(), channel.group, &interface, way);
+            let started = Delivery::start(
+                SocketAddr::new(channel.source.unwrap(), PORT),
+                channel.group,
+                &interface,
+                way,
+            );
             let message = started.unwrap_err().to_string();
             let expected = message.contains(capability)
                 // Where a kernel is too old for eBPF, that is the first reason.

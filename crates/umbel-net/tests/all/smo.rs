@@ -162,7 +162,13 @@ fn deliver(host: &Machine, server: &str, way: Way) -> Delivery {
     let channel = channel(server);
     host.run(move || {
         let interface = interface_of(channel);
-        Delivery::start(channel.source.unwrap(), channel.group, &interface, way).unwrap()
+        Delivery::start(
+            SocketAddr::new(channel.source.unwrap(), PORT),
+            channel.group,
+            &interface,
+            way,
+        )
+        .unwrap()
     })
 }
 

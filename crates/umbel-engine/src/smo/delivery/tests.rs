@@ -19,6 +19,10 @@ struct Scene {
     source: IpAddr,
     group: IpAddr,
     host: IpAddr,
+    /// Number of the next byte that the connection sends.
+    own: u32,
+    /// Number of a unicast segment of the source.
+    theirs: u32,
 }
 
 /// A delivered segment: its port, acknowledgement number, sequence number and payload.
@@ -27,9 +31,9 @@ type Delivered = (u16, u32, u32, Vec<u8>);
 fn scene(family: usize) -> Scene {
     let parse = |all: [&str; 2]| all[family].parse::<IpAddr>().unwrap();
     let (source, group, host) = (parse(SOURCES), parse(GROUPS), parse(HOSTS));
-    let mut delivery = Delivery::new(source, group, 3);
+    let mut delivery = Delivery::new(SocketAddr::new(source, PORT), group, 3);
     delivery.set_own_addresses([host]);
-    Scene { delivery, source, group, host }
+    Scene { delivery, source, group, host, own: 0, theirs: 50 }
 }
 
 fn head(ports: [u16; 2], seq: u32, ack: u32, flags: Flags, membership: Option<u16>) -> Head {
@@ -95,13 +99,16 @@ impl Scene {
 
     /// Passes a unicast segment of the source to a port of the host.
     fn unicast(&mut self, port: u16, ack: u32, flags: Flags, membership: Option<u16>) {
-        let head = head([PORT, port], 50, ack, flags, membership);
+        let head = head([PORT, port], self.theirs, ack, flags, membership);
         let packet = packet(self.source, self.host, &head, &[]);
         assert_eq!(self.handle(Direction::In, &packet, Checksum::Whole), []);
     }
 
+    /// Enrols a connection that begins to send with `ack`, and expects 51.
     fn enrol(&mut self, port: u16, ack: u32) {
         self.unicast(port, ack, Flags::SYN | Flags::ACK, Some(PORT));
+        self.own = ack;
+        self.own(port, 51, Flags::ACK);
     }
 
     /// Passes a multicast segment to a channel's port.
@@ -113,7 +120,7 @@ impl Scene {
 
     /// Passes a segment of the host to the source.
     fn own(&mut self, port: u16, ack: u32, flags: Flags) {
-        let head = head([port, PORT], 500, ack, flags, None);
+        let head = head([port, PORT], self.own, ack, flags, None);
         let packet = packet(self.host, self.source, &head, &[]);
         assert_eq!(self.handle(Direction::Out, &packet, Checksum::Partial), []);
     }
@@ -159,17 +166,21 @@ fn only_connections_of_the_same_channel_get_it() {
     let mut scene = scene(0);
     scene.enrol(4001, 1);
     scene.unicast(4002, 1, Flags::ACK, Some(PORT + 1));
+    scene.own(4002, 50, Flags::ACK);
     scene.unicast(4003, 1, Flags::ACK, Some(0));
     scene.unicast(4004, 1, Flags::ACK, None);
+    for port in [4003, 4004] {
+        scene.own(port, 50, Flags::ACK);
+    }
     assert_eq!(
-        scene.multicast(PORT, 9, Flags::PSH)[..].iter().map(|d| d.0).collect::<Vec<_>>(),
+        scene.multicast(PORT, 100, Flags::PSH)[..].iter().map(|d| d.0).collect::<Vec<_>>(),
         [4001]
     );
-    assert_eq!(scene.multicast(PORT + 1, 9, Flags::PSH)[0].0, 4002);
+    assert_eq!(scene.multicast(PORT + 1, 100, Flags::PSH)[0].0, 4002);
     // One that is enrolled for another from now on, and one for none.
     scene.unicast(4002, 1, Flags::ACK, Some(PORT));
     scene.unicast(4001, 1, Flags::ACK, Some(0));
-    assert_eq!(scene.multicast(PORT, 9, Flags::PSH)[0].0, 4002);
+    assert_eq!(scene.multicast(PORT, 100, Flags::PSH)[0].0, 4002);
     assert_eq!(scene.ports(), [4002]);
 }
 
@@ -177,13 +188,16 @@ fn only_connections_of_the_same_channel_get_it() {
 fn it_acknowledges_the_greatest_number_that_the_source_did() {
     let mut scene = scene(0);
     scene.enrol(4001, u32::MAX - 5);
+    scene.own = 20;
+    scene.own(4001, 51, Flags::ACK);
     for (ack, expected) in [(u32::MAX, u32::MAX), (10, 10), (u32::MAX, 10)] {
         scene.unicast(4001, ack, Flags::ACK, None);
-        assert_eq!(scene.multicast(PORT, 9, Flags::PSH)[0].1, expected);
+        assert_eq!(scene.multicast(PORT, 100, Flags::PSH)[0].1, expected);
     }
     // A connection that begins anew at the same port does so from its own numbers.
+    scene.own(4001, 0, Flags::SYN);
     scene.enrol(4001, 5);
-    assert_eq!(scene.multicast(PORT, 9, Flags::PSH)[0].1, 5);
+    assert_eq!(scene.multicast(PORT, 100, Flags::PSH)[0].1, 5);
 }
 
 #[test]
@@ -199,10 +213,17 @@ fn what_a_connection_has_acknowledged_it_does_not_get_again() {
 
 #[test]
 fn a_connection_that_is_over_is_forgotten() {
-    let over: [&dyn Fn(&mut Scene); 5] = [
+    let over: [&dyn Fn(&mut Scene); 6] = [
+        &|scene| {
+            scene.delivery.forget_silent();
+            scene.delivery.forget_silent();
+        },
         &|scene| scene.own(4001, 1, Flags::RST),
         &|scene| scene.own(4001, 0, Flags::SYN),
-        &|scene| scene.unicast(4001, 1, Flags::RST, None),
+        &|scene| {
+            scene.theirs = 100;
+            scene.unicast(4001, 1, Flags::RST, None);
+        },
         &|scene| {
             scene.multicast(PORT, 100, Flags::FIN);
             scene.own(4001, 110, Flags::ACK);
@@ -223,6 +244,103 @@ fn a_connection_that_is_over_is_forgotten() {
 }
 
 #[test]
+fn only_who_knows_a_connection_changes_it() {
+    let mut scene = scene(0);
+    scene.enrol(4001, 1000);
+    scene.own = 1010;
+    scene.own(4001, 51, Flags::ACK);
+    // Numbers that the source cannot have acknowledged, or is far from sending.
+    for (theirs, ack) in [(52, 999), (52, 1011), (51 + NEAR + 1, 1000), (1 << 31, 1000)] {
+        scene.theirs = theirs;
+        for (flags, membership) in [
+            (Flags::ACK, Some(7)),
+            (Flags::ACK, Some(0)),
+            (Flags::SYN | Flags::ACK, Some(7)),
+            (Flags::RST, None),
+            (Flags::RST | Flags::ACK, Some(7)),
+            (Flags::FIN | Flags::ACK, None),
+        ] {
+            scene.unicast(4001, ack, flags, membership);
+            let expected = vec![(4001, 1000, 100, b"some data".to_vec())];
+            assert_eq!(scene.multicast(PORT, 100, Flags::PSH), expected, "{theirs} {ack}");
+        }
+    }
+    // What the source does say.
+    (scene.theirs, scene.own) = (60, 1010);
+    scene.unicast(4001, 1010, Flags::ACK, Some(7));
+    assert_eq!(scene.multicast(7, 100, Flags::PSH)[0].1, 1010);
+}
+
+#[test]
+fn a_connection_is_enrolled_once_it_has_said_something_that_fits() {
+    // Those of the connection: it has sent 1000, and expects 51.
+    for (theirs, ack, fits) in [
+        (50, 1000, true),
+        (50 + 1000, 1000, true),
+        (50, 1000_u32.wrapping_sub(UNDER_WAY), true),
+        (50, 1000_u32.wrapping_sub(UNDER_WAY + 1), false),
+        (50, 1001, false),
+        (51 + NEAR + 1, 1000, false),
+        (0x1234_5678, 0x1234, false),
+    ] {
+        let mut scene = scene(0);
+        (scene.theirs, scene.own) = (theirs, 1000);
+        scene.unicast(4001, ack, Flags::ACK, Some(PORT));
+        assert_eq!(scene.ports(), [], "nobody has said that it is there");
+        scene.own(4001, 51, Flags::ACK);
+        assert_eq!(scene.ports() == [4001], fits, "{theirs} {ack}");
+        // It is asked once.
+        scene.own(4001, theirs, Flags::ACK);
+        assert_eq!(scene.ports() == [4001], fits, "{theirs} {ack}");
+    }
+}
+
+#[test]
+fn forged_connections_keep_no_genuine_one_out() {
+    let mut scene = scene(0);
+    for round in 0..10 {
+        for port in 1025..2025 {
+            scene.unicast(port, 7, Flags::ACK, Some(PORT));
+        }
+        if round == 5 {
+            scene.enrol(4001, 1000);
+        }
+    }
+    assert!(scene.delivery.claims.all.len() <= 3 && scene.delivery.claims.order.len() <= 3);
+    assert_eq!(scene.ports(), [4001]);
+    assert_eq!(scene.delivery.counts().table_full, 0);
+}
+
+#[test]
+fn other_ports_of_the_source_do_not_matter() {
+    let mut scene = scene(0);
+    let (source, host) = (scene.source, scene.host);
+    let theirs = head([PORT + 1, 4001], 50, 1000, Flags::ACK, Some(PORT));
+    let own = head([4001, PORT + 1], 1000, 51, Flags::ACK, None);
+    let theirs = packet(source, host, &theirs, &[]);
+    let own = packet(host, source, &own, &[]);
+    scene.handle(Direction::In, &theirs, Checksum::Whole);
+    scene.handle(Direction::Out, &own, Checksum::Whole);
+    assert_eq!(scene.ports(), []);
+    scene.enrol(4001, 1);
+    let head = head([PORT + 1, PORT], 100, 0, Flags::ACK, None);
+    let multicast = packet(source, scene.group, &head, b"x");
+    assert_eq!(scene.handle(Direction::In, &multicast, Checksum::Whole), []);
+    assert_eq!(scene.delivery.counts().segments, 0);
+}
+
+#[test]
+fn a_multicast_segment_that_would_end_or_begin_a_connection_is_dropped() {
+    let mut scene = scene(0);
+    scene.enrol(4001, 1);
+    for flags in [Flags::RST, Flags::SYN, Flags::RST | Flags::FIN] {
+        assert_eq!(scene.multicast(PORT, 51, flags), []);
+    }
+    assert_eq!((scene.delivery.counts().malformed, scene.delivery.counts().segments), (3, 0));
+    assert_eq!(scene.ports(), [4001]);
+}
+
+#[test]
 fn the_table_is_bounded() {
     let mut scene = scene(0);
     for port in 4000..4010 {
@@ -240,6 +358,7 @@ fn connections_of_other_hosts_and_segments_of_other_sources_do_not_matter() {
     for (from, to) in [(scene.source, other), (other, scene.host)] {
         let packet = packet(from, to, &head, &[]);
         scene.handle(Direction::In, &packet, Checksum::Whole);
+        scene.own(4001, 2, Flags::ACK);
     }
     assert_eq!(scene.ports(), []);
     scene.enrol(4001, 1);
@@ -252,7 +371,7 @@ fn a_checksum_that_was_left_to_the_card_is_completed() {
     for family in 0..2 {
         let mut scene = scene(family);
         scene.enrol(4001, 1);
-        let head = head([PORT, PORT], 9, 0, Flags::ACK, None);
+        let head = head([PORT, PORT], 99, 0, Flags::ACK, None);
         let mut packet = packet(scene.source, scene.group, &head, b"odd");
         let tcp = packet.len() - 23;
         let partial = pseudo_header(scene.source, scene.group, 23).folded();
@@ -266,7 +385,7 @@ fn a_checksum_that_was_left_to_the_card_is_completed() {
 fn a_damaged_segment_stays_damaged() {
     let mut scene = scene(0);
     scene.enrol(4001, 1);
-    let head = head([PORT, PORT], 9, 0, Flags::ACK, None);
+    let head = head([PORT, PORT], 99, 0, Flags::ACK, None);
     let mut packet = packet(scene.source, scene.group, &head, b"some data");
     *packet.last_mut().unwrap() ^= 1;
     let mut seen = 0;
@@ -287,15 +406,48 @@ fn a_damaged_unicast_segment_enrols_nothing() {
         let mut packet = packet(scene.source, scene.host, &head, b"x");
         *packet.last_mut().unwrap() ^= 1;
         scene.handle(Direction::In, &packet, Checksum::Whole);
+        scene.own(4001, 10, Flags::ACK);
         assert_eq!(scene.ports(), []);
         assert_eq!(scene.delivery.counts().malformed, 1);
         *packet.last_mut().unwrap() ^= 1;
         scene.handle(Direction::In, &packet, Checksum::Whole);
+        scene.own = 1;
+        scene.own(4001, 10, Flags::ACK);
         assert_eq!(scene.ports(), [4001]);
     }
 }
 
 proptest! {
+    /// Whatever is forged without the numbers of a connection changes nothing of what it gets.
+    #[test]
+    fn a_blind_forger_changes_nothing(
+        family in 0..2_usize,
+        forged in proptest::collection::vec(
+            (any::<u32>(), any::<u32>(), any::<u8>(), 0..3_u16, 4000..4003_u16), 0..60),
+    ) {
+        let (mut scene, mut untouched) = (scene(family), scene(family));
+        scene.enrol(4001, 1000);
+        untouched.enrol(4001, 1000);
+        for (seq, ack, flags, membership, port) in forged {
+            let (near, right) = (is_near(Seq(seq), Seq(51)), ack == 1000);
+            if (near && right) || seq == 51 {
+                continue;
+            }
+            scene.theirs = seq;
+            scene.unicast(port, ack, Flags(flags), membership.checked_sub(1));
+            // The host's answer to what it does not expect: its true numbers, or RST.
+            if port == 4001 {
+                scene.own(port, 51, Flags::ACK);
+            } else {
+                scene.own(port, seq, Flags::RST);
+            }
+            let (got, expected) =
+                (scene.multicast(PORT, 100, Flags::PSH), untouched.multicast(PORT, 100, Flags::PSH));
+            prop_assert_eq!(got, expected);
+            prop_assert_eq!(scene.ports(), [4001]);
+        }
+    }
+
     #[test]
     fn no_packet_makes_it_fail(
         family in 0..2_usize,

@@ -19,7 +19,8 @@ pub fn smo_delivery(bytes: &[u8]) {
         addresses(["fd00::1", "ff3e::7:7", "fd00::2"]),
     ];
     let mut deliveries = families.map(|[source, group, own]| {
-        let mut delivery = Delivery::new(source, group, CONNECTIONS);
+        let mut delivery =
+            Delivery::new(std::net::SocketAddr::new(source, 50_000), group, CONNECTIONS);
         delivery.set_own_addresses([own]);
         delivery
     });

@@ -55,7 +55,7 @@ impl Helper {
             Some(wanted) => Interface::resolve(wanted)?,
             None => Interface::for_peer(source)?,
         };
-        let delivery = Delivery::start(source, target.group.ip(), &interface, *way)?;
+        let delivery = Delivery::start(target.server, target.group.ip(), &interface, *way)?;
         Ok(Helper { delivery, interface: interface.name })
     }
 
