@@ -145,6 +145,9 @@ pub enum CloseReason {
     /// It acknowledged what was never sent to it
     /// ([`SourceConfig::skip_every`](super::SourceConfig::skip_every)).
     Optimistic,
+    /// Its host had most of all connections when another host wanted one
+    /// ([`SourceConfig::children`](super::SourceConfig::children)).
+    Crowded,
     /// It has everything, but did not finish its side in time
     /// ([`SourceConfig::fin_wait`](super::SourceConfig::fin_wait)). It is not sent RST, which could
     /// cost its application what that has not read yet.

@@ -52,6 +52,11 @@ impl Buffer {
         (self.capacity - self.reserve).saturating_sub(self.end - self.trail) as usize
     }
 
+    /// Returns the number of bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
     /// Appends bytes, for which there must be room.
     pub(super) fn write(&mut self, now: Instant, bytes: Bytes) {
         if bytes.is_empty() {

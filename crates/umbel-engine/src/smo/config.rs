@@ -151,8 +151,12 @@ pub struct SourceConfig {
     pub real_time: Option<Duration>,
     /// When children are removed.
     pub removal: RemovalRules,
-    /// Number of connections at most. Default 10,000.
+    /// Number of connections at most. When all are taken, the host that has most gives up the one
+    /// that asked longest ago for a host that has fewer. Default 10,000.
     pub children: usize,
+    /// Bytes held at most for children that are served alone, a quarter of it for one host, beyond
+    /// 64 KiB and a write of each. Default 256 MiB.
+    pub alone: usize,
     /// Number of half-open connections at most. The oldest give way. Default 65,536, about 17 MB,
     /// so that a client has 8 s to answer in a flood of 8,000 SYNs a second.
     pub half_open: usize,
@@ -199,6 +203,7 @@ impl SourceConfig {
             real_time: None,
             removal: RemovalRules::default(),
             children: 10_000,
+            alone: 256 << 20,
             half_open: 65_536,
             receive_buffer: u16::MAX,
             initial_rto: Duration::from_secs(1),

@@ -339,6 +339,7 @@ pub(crate) const fn reason(reason: CloseReason) -> &'static str {
         CloseReason::TooFar => "its round trip is too long",
         CloseReason::TooSlow => "its path is too slow",
         CloseReason::Optimistic => "it acknowledged what it was not sent",
+        CloseReason::Crowded => "its host has most of all connections, and others want some",
         CloseReason::Lingered => "it has everything, but did not close its side",
     }
 }

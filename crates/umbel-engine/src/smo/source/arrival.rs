@@ -111,6 +111,7 @@ impl Source {
         child.ack_due = true;
         child.inbox.take(segment, offset, config.receive_buffer, drops);
         while let Some(bytes) = child.inbox.pop() {
+            self.places.renew(child.id);
             events.push_back(SourceEvent::Received { child: child.id, bytes });
         }
         if child.inbox.pass_end() {

@@ -8,6 +8,7 @@ use umbel_wire::Channel;
 
 use super::{ROOM_SHARE, Source};
 use crate::Instant;
+use crate::shares::Origin;
 use crate::smo::api::{
     ChildId, CloseReason, MasterId, SourceCommand, SourceCommandError as Error, Stream,
 };
@@ -139,17 +140,20 @@ impl Source {
     fn write_to(&mut self, now: Instant, to: ChildId, bytes: Bytes) -> Result<(), Error> {
         let slot = self.slot(to)?;
         let capacity = self.config.buffer;
-        let child = self.at(slot);
+        let origin = Origin::of(self.children.of(slot).peer.ip());
+        let may_hold = self.may_hold(origin);
+        let child = self.children.at(slot);
         let Served::Alone(buffer) = &mut child.served else { return Err(Error::Attached(to)) };
         let buffer = buffer.get_or_insert_with(|| Box::new(Buffer::new(capacity, 0)));
         if buffer.is_finished() {
             return Err(Error::Ended);
         }
-        let room = buffer.room();
+        let room = if buffer.held() < may_hold { buffer.room() } else { 0 };
         if bytes.len() > room {
             child.was_full = true;
             return Err(Error::Full { room });
         }
+        self.alone.note(origin, bytes.len());
         buffer.write(now, bytes);
         let room = buffer.room();
         child.was_full = room < capacity / ROOM_SHARE;

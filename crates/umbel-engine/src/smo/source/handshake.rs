@@ -12,6 +12,7 @@ use umbel_wire::tcp::{Flags, Head, Membership, Options, Segment, Seq};
 use super::half_open::Opened;
 use super::{MIN_MSS, Source, SourceEvent};
 use crate::Instant;
+use crate::shares::Origin;
 use crate::smo::api::{ChildId, CloseReason, MasterId};
 use crate::smo::child::{Child, Opening};
 use crate::smo::config::Join;
@@ -66,8 +67,8 @@ impl Source {
     }
 
     /// Returns the position at which a new connection begins. `None` if it is refused.
-    fn beginning(&self) -> Option<u64> {
-        if !self.listens || self.ids.len() >= self.config.children {
+    fn beginning(&self, peer: SocketAddr) -> Option<u64> {
+        if !self.listens || !self.places.has_place(Origin::of(peer.ip())) {
             return None;
         }
         match self.config.join {
@@ -82,7 +83,7 @@ impl Source {
     }
 
     fn on_syn(&mut self, now: Instant, peer: SocketAddr, segment: &Segment<'_>) {
-        let Some(at) = self.beginning() else {
+        let Some(at) = self.beginning(peer) else {
             self.drops.count(DropReason::OverLimit);
             return self.refuse(now, peer, segment);
         };
@@ -129,7 +130,7 @@ impl Source {
         let master = self.master_place(MasterId::FIRST).and_then(|place| self.master(place));
         let is_gone = self.config.join == Join::AtOnce
             && master.is_some_and(|master| known.at < master.buffer.start());
-        let at = self.beginning().filter(|_| is_gone).unwrap_or(known.at);
+        let at = self.beginning(peer).filter(|_| is_gone).unwrap_or(known.at);
         self.half_open.move_to(&peer, at);
         self.send_syn_ack(peer, &Opened { at, ..known });
     }
@@ -184,7 +185,7 @@ impl Source {
             self.drops.count(DropReason::FarAhead);
             return self.refuse(now, peer, segment);
         }
-        if self.ids.len() >= self.config.children {
+        if !self.places.has_place(Origin::of(peer.ip())) {
             self.half_open.remove(&peer);
             self.drops.count(DropReason::OverLimit);
             return self.refuse(now, peer, segment);
@@ -205,6 +206,11 @@ impl Source {
     ) {
         let id = ChildId(self.next_id);
         self.next_id += 1;
+        if let Ok(Some(lost)) = self.places.enter(Origin::of(peer.ip()), id)
+            && let Some(&slot) = self.ids.get(&lost)
+        {
+            self.remove(slot, CloseReason::Crowded);
+        }
         let opening = Opening {
             id,
             peer,

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod alarms;
+mod alone;
 mod arrival;
 mod commands;
 mod half_open;
@@ -16,6 +17,7 @@ use std::ops::Range;
 use rand_core::Rng;
 use umbel_wire::tcp::{Flags, Head, Segment, Seq};
 
+use self::alone::Alone;
 use super::ack_filter::AckFilterChange;
 use super::api::{
     ChildId, ChildReport, CloseReason, MasterId, SourceCommand, SourceCommandError, SourceEvent,
@@ -33,6 +35,7 @@ use super::tournament::Tournament;
 use super::view::View;
 use crate::bucket::{Limit, Limiter};
 use crate::chance::Generator;
+use crate::shares::Shares;
 use crate::units::Rate;
 use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit, TransmitBuf};
 use half_open::HalfOpen;
@@ -70,6 +73,10 @@ pub struct Source {
     peers: Peers,
     /// Slot of each child, by its number.
     ids: BTreeMap<ChildId, u32>,
+    /// The connections of each host.
+    places: Shares<ChildId>,
+    /// Bytes held for children that are served alone.
+    alone: Alone,
     next_id: u64,
     half_open: HalfOpen,
     time_wait: TimeWait,
@@ -111,6 +118,8 @@ impl Source {
         let mut source = Source {
             half_open: HalfOpen::new(config.half_open, config.initial_rto),
             time_wait: TimeWait::new(config.children, config.time_wait),
+            places: Shares::new(config.children, config.children),
+            alone: Alone::default(),
             config,
             base,
             listens: true,
@@ -468,6 +477,7 @@ impl Source {
         }
         self.peers.remove(&child.peer);
         self.ids.remove(&child.id);
+        self.places.leave(child.id);
         self.alarms.put(slot as usize, None);
     }
 

@@ -9,8 +9,10 @@ use umbel_engine::smo::{Source, SourceCommand, SourceCommandError, Stream};
 
 use super::library::{Library, Reading};
 
-/// Most bytes read at once.
+/// Most and fewest bytes read at once, and bytes that were read for all who do not take them.
 const CHUNK: usize = 256 << 10;
+const LEAST: usize = 16 << 10;
+const WAITING: usize = 32 << 20;
 
 type Machine<'a> = dyn Io<Source> + 'a;
 
@@ -54,11 +56,6 @@ impl Deliveries {
         // The engine has room for a quarter when it says that there is room again.
         let chunk = CHUNK.min(buffer / 4).max(1);
         Deliveries { chunk, open: BTreeMap::new(), readings: BTreeMap::new() }
-    }
-
-    /// Returns the number of deliveries.
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
     }
 
     /// Begins a delivery of these bytes of a document; up to `u64::MAX` is until the end.
@@ -127,6 +124,11 @@ impl Deliveries {
         }
     }
 
+    /// Returns the reading that is delivered to a stream.
+    pub(crate) fn reading(&self, to: Stream) -> Option<Reading> {
+        self.readings.get(&to).copied()
+    }
+
     /// Returns the stream to which a reading is delivered.
     pub(crate) fn stream(&self, reading: Reading) -> Option<Stream> {
         self.open.get(&reading).map(|delivery| delivery.to)
@@ -162,9 +164,11 @@ impl Deliveries {
 
     /// Asks the library for the next bytes.
     fn ask(&mut self, library: &mut dyn Library, reading: Reading) {
+        let readings = self.open.len().max(1);
         let Some(delivery) = self.open.get_mut(&reading) else { return };
         let left = usize::try_from(delivery.left.end - delivery.left.start).unwrap_or(usize::MAX);
-        let len = left.min(self.chunk);
+        let share = (WAITING / readings).clamp(LEAST, CHUNK);
+        let len = left.min(self.chunk).min(share);
         if len > 0 && !delivery.asked && delivery.waiting.is_none() {
             delivery.asked = true;
             library.read(reading, delivery.left.start, len);

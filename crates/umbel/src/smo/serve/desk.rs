@@ -13,6 +13,8 @@
 //! holds the stream from its beginning. Otherwise it is answered alone, as is who held up others
 //! before (`parted.rs`).
 
+mod fair;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,9 +22,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use umbel_engine::Instant;
 use umbel_engine::host::Io;
+use umbel_engine::shares::{Origin, Shares};
 use umbel_engine::smo::{ChildId, MasterId, Source, SourceCommand, Stream};
 use umbel_wire::Channel;
 
+use self::fair::{Lent, Opening};
 use super::clients::{Client, Clients, Next};
 use super::deliveries::{Deliveries, Progress};
 use super::http::request::{Request, Status};
@@ -30,10 +34,11 @@ use super::http::response::{Document, Response};
 use super::library::{Library, News, Reading};
 use super::parted::Parted;
 
-/// Documents that are open at a time. Further requests are refused.
+/// Documents that are open at a time. Beyond, the host that has most loses one for another host, and
+/// further requests of its own are refused.
 const OPEN: usize = 1_000;
 /// Streams that are multicast at a time, each on its own port from the channel's on. Further groups
-/// are answered alone.
+/// are answered alone. Streams of one host alone give way to those of several.
 const STREAMS: u32 = 256;
 
 type Machine<'a> = dyn Io<Source> + 'a;
@@ -67,6 +72,8 @@ pub struct Start {
 #[derive(Debug)]
 struct Group {
     members: BTreeMap<ChildId, Request>,
+    /// The host of all who have been members, while it is only one.
+    origin: Option<Origin>,
     since: Instant,
     stage: Stage,
 }
@@ -90,7 +97,7 @@ enum Purpose {
 
 /// Everything about requests.
 pub(crate) struct Desk<L> {
-    pub(super) library: L,
+    library: Lent<L>,
     rules: Rules,
     pub(super) clients: Clients,
     pub(super) parted: Parted,
@@ -103,6 +110,8 @@ pub(crate) struct Desk<L> {
     channel: Channel,
     /// Streams that the engine has.
     masters: BTreeSet<MasterId>,
+    /// Of these, those that only one host receives.
+    streams_of_one: Shares<MasterId>,
     /// Time at which the first receiver of a live stream came, until it begins.
     first: Option<Instant>,
     began: bool,
@@ -116,7 +125,7 @@ impl<L: Library> Desk<L> {
     /// Creates a desk for an engine whose streams hold `buffer` bytes.
     pub(super) fn new(library: L, rules: Rules, channel: Channel, buffer: usize) -> Desk<L> {
         Desk {
-            library,
+            library: Lent { library, open: Shares::new(OPEN, OPEN) },
             rules,
             clients: Clients::new(),
             parted: Parted::default(),
@@ -127,6 +136,7 @@ impl<L: Library> Desk<L> {
             readings: 0,
             channel,
             masters: BTreeSet::new(),
+            streams_of_one: Shares::new(STREAMS as usize, STREAMS as usize),
             first: None,
             began: false,
             answers: 0,
@@ -235,6 +245,7 @@ impl<L: Library> Desk<L> {
     /// Handles that everyone has all of a stream, or is gone.
     pub(super) fn drained(&mut self, master: MasterId) {
         self.masters.remove(&master);
+        self.streams_of_one.leave(master);
         let is_it = |group: &Group| matches!(group.stage, Stage::Sending(own) if own == master);
         let key = self.groups.iter().find(|(_, group)| is_it(group)).map(|(key, _)| key.clone());
         if let Some(group) = key.and_then(|key| self.groups.remove(&key)) {
@@ -332,17 +343,19 @@ impl<L: Library> Desk<L> {
         if request.head_only || !shares {
             return self.serve_alone(io, child, &request);
         }
+        let origin = self.origin(child);
         let key = Request { keep_alive: false, ..request.clone() };
         let Some(group) = self.groups.get_mut(&key) else {
             let group = Group {
                 members: BTreeMap::from([(child, request.clone())]),
+                origin,
                 since: io.now(),
                 stage: Stage::Looking,
             };
             self.groups.insert(key.clone(), group);
             self.member_of.insert(child, key.clone());
             let purpose = Purpose::Group(key);
-            return self.look(io, &request, purpose);
+            return self.look(io, child, &request, purpose);
         };
         if let Stage::Sending(master) = group.stage {
             if io.command(SourceCommand::Attach { child, master }).is_err() {
@@ -353,23 +366,31 @@ impl<L: Library> Desk<L> {
         }
         group.members.insert(child, request);
         self.member_of.insert(child, key.clone());
+        if group.origin.is_some() && group.origin != origin {
+            group.origin = None;
+            self.keep(&key);
+        }
         self.begin_if_due(io, &key);
     }
 
-    fn look(&mut self, io: &mut Machine<'_>, request: &Request, purpose: Purpose) {
+    fn look(&mut self, io: &mut Machine<'_>, child: ChildId, request: &Request, purpose: Purpose) {
         self.readings += 1;
         let reading = self.readings;
         self.looking.insert(reading, purpose);
-        if self.looking.len() + self.deliveries.len() > OPEN {
-            self.found(io, reading, &Err(Status::Unavailable));
-        } else {
-            self.library.find(reading, &request.path);
+        let Some(origin) = self.origin(child) else {
+            return self.found(io, reading, &Err(Status::Unavailable));
+        };
+        match self.library.open.enter(origin, reading) {
+            Ok(None) => {}
+            Ok(Some(lost)) => self.take_away(io, lost),
+            Err(_) => return self.found(io, reading, &Err(Status::Unavailable)),
         }
+        self.library.find(reading, &request.path);
     }
 
     fn serve_alone(&mut self, io: &mut Machine<'_>, child: ChildId, request: &Request) {
         let purpose = Purpose::Alone(child, request.clone());
-        self.look(io, request, purpose);
+        self.look(io, child, request, purpose);
     }
 
     fn found(
@@ -425,6 +446,9 @@ impl<L: Library> Desk<L> {
         if !alone && let Ok(document) = document {
             let response = respond(self.rules, key, document, true);
             group.stage = Stage::Gathering { reading, response };
+            if group.origin.is_none() {
+                self.keep(key);
+            }
             return self.begin_if_due(io, key);
         }
         self.library.close(reading);
@@ -442,9 +466,14 @@ impl<L: Library> Desk<L> {
 
     /// Begins to multicast to a group.
     fn begin(&mut self, io: &mut Machine<'_>, key: &Request) {
-        let Some(Group { members, .. }) = self.groups.get(key) else { return };
+        let Some(Group { members, origin, .. }) = self.groups.get(key) else { return };
         let single = members.len() == 1 && matches!(self.rules, Rules::Web { .. });
-        let master = if single { None } else { self.open(io) };
+        let origin = *origin;
+        let master = match if single { Opening::None } else { self.open(io, origin) } {
+            Opening::Open(master) => Some(master),
+            Opening::Later => return,
+            Opening::None => None,
+        };
         let Some(group) = self.groups.get_mut(key) else { return };
         let stage = std::mem::replace(&mut group.stage, Stage::Looking);
         let Stage::Gathering { reading, response } = stage else { return };
@@ -479,17 +508,6 @@ impl<L: Library> Desk<L> {
             self.member_of.remove(&child);
             self.serve_alone(io, child, &request);
         }
-    }
-
-    /// Opens a master on a port of the channel's group that no other stream has.
-    fn open(&mut self, io: &mut Machine<'_>) -> Option<MasterId> {
-        let number = (0..STREAMS).find(|number| !self.masters.contains(&MasterId(*number)))?;
-        let master = MasterId(number);
-        let port = self.channel.port.checked_add(number as u16)?;
-        let channel = Channel { port, ..self.channel };
-        io.command(SourceCommand::Open { master, channel }).ok()?;
-        self.masters.insert(master);
-        Some(master)
     }
 
     /// Takes a group apart. Returns its members.
@@ -566,13 +584,7 @@ impl<L: Library> Desk<L> {
                 let _ = io.command(SourceCommand::Abort { child });
             }
             Progress::Broken(to @ Stream::Master(master)) => {
-                let sending =
-                    |group: &&Group| matches!(group.stage, Stage::Sending(m) if m == master);
-                if let Some(group) = self.groups.values().find(sending) {
-                    for child in group.members.keys() {
-                        let _ = io.command(SourceCommand::Abort { child: *child });
-                    }
-                }
+                self.cut_off(io, master);
                 let _ = io.command(SourceCommand::Finish { to });
             }
         }

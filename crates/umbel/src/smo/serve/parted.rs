@@ -55,6 +55,7 @@ fn held_up(reason: CloseReason) -> bool {
         | CloseReason::Dead
         | CloseReason::TooLate
         | CloseReason::Gap
+        | CloseReason::Crowded
         | CloseReason::Lingered => false,
     }
 }

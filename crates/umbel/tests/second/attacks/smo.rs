@@ -2,14 +2,19 @@
 //!
 //! The stranger forges segments. It sees nothing that is not sent to it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use serde_json::Value;
 use socket2::Socket;
-use umbel_wire::tcp::{Flags, Head, Options, Seq};
+use umbel_wire::tcp::{Flags, Head, Membership, Options, Seq};
 
 use super::PATIENCE;
 use super::segments::{Forger, Forging};
@@ -26,6 +31,9 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(232, 7, 7, 7);
 const CLIENT: u16 = 40_000;
 /// Length of the file that is downloaded.
 const LEN: u64 = 2_000_000;
+/// Downloads that read nothing, and streams of a server.
+const DEAF: usize = 1_200;
+const STREAMS: usize = 256;
 /// Connections that say nothing.
 const SILENT: usize = 500;
 /// Fewest segments that make an attack.
@@ -303,4 +311,114 @@ fn connections_that_say_nothing_keep_nobody_out() {
     drop(silent);
     let summary = end(server);
     assert_eq!(summary["answers"], HONEST.len(), "{summary}");
+}
+
+/// A connection without Umbel, to another port of the server's host, while a helper is at work at
+/// the client's: a stranger that knows its ports, but not its numbers, forges the server's address.
+#[test]
+fn a_helper_lets_nobody_write_into_other_connections_of_its_host() {
+    if !have(&["nft"]) {
+        return;
+    }
+    let Some(lab) = town() else { return };
+    let site = Site::new(&lab);
+    let server = SocketAddr::from((site.host("h1").addr4(), 9_999));
+    let listener =
+        Socket::from(site.host("h1").socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap());
+    listener.bind(&server.into()).unwrap();
+    listener.listen(8).unwrap();
+    for (host, way) in [("h2", "auto"), ("h3", "agent")] {
+        let helper = site.join(host, &["--delivery", way]);
+        let here = site.host(host).addr4();
+        let client = site.host(host).socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+        let client = Socket::from(client);
+        client.bind(&SocketAddr::from((here, CLIENT)).into()).unwrap();
+        client.connect_timeout(&server.into(), SOON).unwrap();
+        client.set_read_timeout(Some(SOON)).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let sweeps = Arc::new(AtomicU64::new(0));
+        let (swept, mut random, mut seq) = (sweeps.clone(), random(), 0_u32);
+        let forging = Forging::start(site.host(STRANGER), move |forger| {
+            let IpAddr::V4(from) = server.ip() else { return };
+            let options =
+                Options { membership: Some(Membership::Port(7_777)), ..Options::default() };
+            let claim = Head {
+                source_port: server.port(),
+                destination_port: CLIENT,
+                seq: Seq(random.next_u32()),
+                ack: Seq(random.next_u32()),
+                flags: Flags::ACK,
+                options,
+                ..Head::default()
+            };
+            forger.say(from, here, &claim, &[]);
+            for _ in 0..64 {
+                let head = Head {
+                    source_port: server.port(),
+                    destination_port: 7_777,
+                    seq: Seq(seq),
+                    flags: Flags::ACK | Flags::PSH,
+                    window: 65_535,
+                    ..Head::default()
+                };
+                forger.say(from, GROUP, &head, &[b'X'; 1_000]);
+                let before = seq;
+                // Less than a window: each sweep hits every connection that is served.
+                seq = seq.wrapping_add(50_000);
+                swept.fetch_add(u64::from(seq < before), Ordering::Relaxed);
+            }
+        });
+        let until = Instant::now() + SOON;
+        let mut said = 0;
+        while sweeps.load(Ordering::Relaxed) < 3 {
+            assert!(Instant::now() < until, "too few segments are no attack");
+            said += (&accepted).write(&[b'A'; 100]).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(forging.stop() > ATTACK);
+        accepted.shutdown(Shutdown::Write).unwrap();
+        let mut heard = Vec::new();
+        (&client).read_to_end(&mut heard).unwrap();
+        assert!(heard.iter().all(|byte| *byte == b'A'), "by {way}: somebody else wrote");
+        assert_eq!(heard.len(), said, "by {way}");
+        drop(helper);
+    }
+}
+
+/// Two connections for each of many ranges take all streams, and one for each of many more all
+/// documents that can be open, if nobody else gets any.
+#[test]
+fn downloads_of_one_host_that_reads_nothing_keep_nobody_out() {
+    if !have(&["curl", "nft"]) {
+        return;
+    }
+    let Some(lab) = town() else { return };
+    let site = Site::new(&lab);
+    files::make(&site.www(), &[("file", 100_000), ("large", 50_000_000)]);
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(16_384), most).unwrap();
+    let server = site.serve_http(&["--window", "1s"]);
+    let address = SocketAddr::from((site.host("h1").addr4(), PORT)).into();
+    let deaf: Vec<Socket> = (0..DEAF)
+        .map(|n| {
+            let stream = site.host(STRANGER).socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
+            let mut socket = Socket::from(stream);
+            socket.set_recv_buffer_size(4_096).unwrap();
+            socket.connect_timeout(&address, SOON).unwrap();
+            // The first share ranges by twos.
+            let from = if n < 2 * STREAMS { n / 2 } else { n };
+            let request =
+                format!("GET /large HTTP/1.1\r\nHost: h1\r\nRange: bytes={from}-\r\n\r\n");
+            socket.write_all(request.as_bytes()).unwrap();
+            socket
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(3));
+    let mut downloads = HONEST.map(|host| site.curl(host, "file", host, &["--http1.1"]));
+    for download in &mut downloads {
+        download.expect(&site, &site.www().join("file"), PATIENCE);
+    }
+    drop(deaf);
+    let summary = end(server);
+    assert!(summary["together"].as_u64().unwrap() >= 2 * STREAMS as u64 + 2, "{summary}");
 }
