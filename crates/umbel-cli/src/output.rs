@@ -1,5 +1,6 @@
 //! Destinations of output: standard error for people, JSON on standard output for machines.
 
+use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
 
@@ -46,7 +47,7 @@ impl Output {
         if self.json
             && let Ok(line) = serde_json::to_string(value)
         {
-            self.print(&line);
+            self.print(&escape(&line));
         }
     }
 
@@ -122,19 +123,42 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// Escapes the same characters in JSON, where they can be in strings only. Programs read the same,
+/// and who looks at it on a terminal is not deceived.
+fn escape(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() || is_deceptive(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
+}
+
 /// Returns whether a character is invisible and can disguise others. Such are marks, embeddings,
-/// overrides and isolates of direction [UAX #9], line separators, and zero-width characters except
-/// joiners, which scripts need.
+/// overrides and isolates of direction [UAX #9], line separators, fillers and blanks that are not
+/// spaces, and zero-width characters except joiners, which scripts need.
 fn is_deceptive(c: char) -> bool {
     matches!(
         c,
-        '\u{61c}'
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
             | '\u{180e}'
             | '\u{200b}'
             | '\u{200e}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
             | '\u{feff}'
+            | '\u{ffa0}'
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}'
     )
@@ -150,9 +174,20 @@ mod tests {
         let expected =
             "a\u{fffd}[2J\u{fffd}1m\u{fffd}gpj.exe\u{fffd}\u{fffd}\u{fffd}b\u{fffd}\u{fffd}";
         assert_eq!(shown, expected);
+        let blank = "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{2800}\u{3164}\u{ffa0}\u{e0041}";
+        assert!(plain(blank).chars().all(|c| c == '\u{fffd}'));
         for name in ["größe/日本.txt", "نامه\u{200c}ها", "👩\u{200d}🚀", "שלום"] {
             assert_eq!(plain(name), name);
         }
+    }
+
+    #[test]
+    fn json_says_the_same_without_what_deceives() {
+        let text = "a\u{1b}\u{9b}\u{202e}gpj\u{3164}\u{e0041}\"\\größe";
+        let json = escape(&serde_json::to_string(text).unwrap());
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        assert_eq!(plain(&json), json);
+        assert!(json.contains("\\u202e") && json.contains("größe"), "{json}");
     }
 
     #[test]

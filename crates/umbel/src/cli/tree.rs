@@ -145,7 +145,7 @@ fn drawing(feed: &Feed, snapshot: &TreeSnapshot) -> String {
     let totals = snapshot.totals;
     let mut text = format!(
         "`{}`: {}, {} done, {} gave up\n",
-        feed.name,
+        plain(feed.name.as_str()),
         counted(totals.members, "receiver"),
         totals.done,
         totals.failed
