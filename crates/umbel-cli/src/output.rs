@@ -54,7 +54,8 @@ impl Output {
     /// Prints a line for people.
     pub fn note(&self, line: impl AsRef<str>) {
         if self.notes() {
-            let _ = above(|| writeln!(std::io::stderr(), "{}", line.as_ref()));
+            let lines: Vec<_> = line.as_ref().split('\n').map(plain).collect();
+            let _ = above(|| writeln!(std::io::stderr(), "{}", lines.join("\n")));
         }
     }
 
