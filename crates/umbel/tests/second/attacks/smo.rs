@@ -336,6 +336,7 @@ fn a_helper_lets_nobody_write_into_other_connections_of_its_host() {
         client.connect_timeout(&server.into(), SOON).unwrap();
         client.set_read_timeout(Some(SOON)).unwrap();
         let (accepted, _) = listener.accept().unwrap();
+        accepted.set_tcp_nodelay(true).unwrap();
         let sweeps = Arc::new(AtomicU64::new(0));
         let (swept, mut random, mut seq) = (sweeps.clone(), random(), 0_u32);
         let forging = Forging::start(site.host(STRANGER), move |forger| {
@@ -376,6 +377,11 @@ fn a_helper_lets_nobody_write_into_other_connections_of_its_host() {
             std::thread::sleep(Duration::from_millis(50));
         }
         assert!(forging.stop() > ATTACK);
+        // What was forged lies ahead. Segments shorter than it lead up to it.
+        for _ in 0..700 {
+            said += (&accepted).write(&[b'A'; 100]).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
         accepted.shutdown(Shutdown::Write).unwrap();
         let mut heard = Vec::new();
         (&client).read_to_end(&mut heard).unwrap();
