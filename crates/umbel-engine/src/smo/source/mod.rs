@@ -187,7 +187,8 @@ impl Source {
         self.half_open.len()
     }
 
-    /// Returns the number of bytes that may be written to a stream, 0 if it has ended.
+    /// Returns the number of bytes that may be written to a stream, 0 if it has ended. What is written
+    /// to a child is refused all the same while its host holds its share of the memory.
     pub fn room(&self, to: Stream) -> usize {
         match to {
             Stream::Master(id) => {
