@@ -92,6 +92,10 @@ fn a_server_that_stops_tells_its_clients_and_frees_the_port() {
 fn one_socket_serves_ipv4_and_ipv6() {
     let server = Server::start_as(&identity(), "[::]:0".parse().unwrap(), ServerOptions::default());
     for host in ["127.0.0.1", "::1"] {
+        if std::net::UdpSocket::bind((host, 0)).is_err() {
+            eprintln!("SKIPPED: this machine has no {host}");
+            continue;
+        }
         let address = (host.parse::<std::net::IpAddr>().unwrap(), server.address.port()).into();
         let client = Client::start(&url(address, server.pin), &ConnectOptions::default());
         client.session.send(message(1, 10)).unwrap();
