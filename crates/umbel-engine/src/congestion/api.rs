@@ -21,7 +21,8 @@ pub enum Share {
 /// Whose paths set the pace of a channel. Who carries less leaves the pace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PaceTo {
-    /// The rate at which most is delivered to all receivers together.
+    /// The rate at which most is delivered to all receivers together, among those that at least half
+    /// of them carry.
     #[default]
     Most,
     /// The slowest path.
