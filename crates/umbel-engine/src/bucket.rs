@@ -1,5 +1,6 @@
 //! Token buckets, which limit the rate of events or of their costs.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Instant;
@@ -90,6 +91,48 @@ impl Limiter {
     pub fn take(&mut self, now: Instant) -> bool {
         self.bucket.take(now, self.per_event)
     }
+
+    /// Returns whether nothing was let through lately, so that a new one would be the same.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.bucket.full_at <= now.as_nanos()
+    }
+}
+
+/// A limit for each host by itself, so that none takes what others may have. Hosts beyond the
+/// greatest number share one.
+#[derive(Clone, Debug)]
+pub struct Limiters<K> {
+    limit: Limit,
+    most: usize,
+    each: BTreeMap<K, Limiter>,
+    others: Limiter,
+    /// Time before which none is looked for that need not be remembered.
+    look_at: Instant,
+}
+
+/// Least time between looking for limiters that need not be remembered.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl<K: Copy + Ord> Limiters<K> {
+    /// Remembers at most this many hosts.
+    pub fn new(limit: Limit, most: usize) -> Limiters<K> {
+        let (each, others) = (BTreeMap::new(), Limiter::new(limit));
+        Limiters { limit, most, each, others, look_at: Instant::EPOCH }
+    }
+
+    /// Returns whether an event of a host is let through. It then counts.
+    pub fn take(&mut self, now: Instant, host: K) -> bool {
+        if !self.each.contains_key(&host) && self.each.len() >= self.most && now >= self.look_at {
+            self.each.retain(|_, limiter| !limiter.is_full(now));
+            self.look_at = now + LOOK;
+        }
+        let limiter = if self.each.len() < self.most || self.each.contains_key(&host) {
+            self.each.entry(host).or_insert_with(|| Limiter::new(self.limit))
+        } else {
+            &mut self.others
+        };
+        limiter.take(now)
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +150,17 @@ mod tests {
         assert_eq!(taken(&mut limiter, at(0)), 3);
         assert_eq!(taken(&mut limiter, at(200)), 2);
         assert_eq!(taken(&mut limiter, at(60_000)), 3);
+    }
+
+    #[test]
+    fn each_host_has_its_own_limit_and_those_beyond_share_one() {
+        let mut limiters = Limiters::new(Limit { per_s: 10, burst: 3 }, 2);
+        let mut taken = |host, ms| (0..10).filter(|_| limiters.take(at(ms), host)).count();
+        assert_eq!([taken(1, 0), taken(2, 0)], [3, 3]);
+        assert_eq!([taken(3, 0), taken(4, 0)], [3, 0]);
+        // The first are quiet, and others have their places.
+        assert_eq!([taken(4, 400), taken(5, 400), taken(1, 400)], [3, 3, 3]);
+        assert!(limiters.each.len() <= 2);
     }
 
     #[test]

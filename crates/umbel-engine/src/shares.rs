@@ -35,6 +35,12 @@ impl Origin {
         })
     }
 
+    /// Returns an origin that is this address alone. On a link all addresses of IPv6 have the same
+    /// first bits.
+    pub fn alone(address: IpAddr) -> Origin {
+        Origin(address.to_canonical())
+    }
+
     /// Returns whether it is a network of many addresses.
     pub fn is_network(self) -> bool {
         self.0.is_ipv6()
@@ -80,6 +86,11 @@ impl<K: Copy + Ord> Shares<K> {
     pub fn new(most: usize, share: usize) -> Shares<K> {
         let (places, origins, loads) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         Shares { most, share, places, origins, loads, uses: 0 }
+    }
+
+    /// Changes the number of places, when they are a part of more. Nobody loses a place at once.
+    pub fn resize(&mut self, most: usize) {
+        self.most = most;
     }
 
     /// Returns the number of places taken.
@@ -206,6 +217,19 @@ mod tests {
         let taken = hosts.filter(|&(key, host)| shares.enter(host, key) == Ok(None)).count();
         assert_eq!(taken, 12);
         assert_eq!(shares.enter(origin("2001:db8:0:1::"), 200), Ok(None));
+    }
+
+    #[test]
+    fn a_share_that_shrinks_is_shared_by_the_same_rule() {
+        let mut shares = Shares::new(10, 10);
+        let (greedy, modest) = (Origin::alone([192, 0, 2, 1].into()), origin("192.0.2.2"));
+        (0..6).for_each(|key| assert_eq!(shares.enter(greedy, key), Ok(None)));
+        shares.resize(3);
+        assert_eq!(shares.len(), 6);
+        assert_eq!(shares.enter(greedy, 10), Err(Full::All));
+        assert_eq!(shares.enter(modest, 11), Ok(Some(0)));
+        let link = ["fe80::1", "fe80::2"].map(|address| Origin::alone(address.parse().unwrap()));
+        assert!(link[0] != link[1] && origin("fe80::1") == origin("fe80::2"));
     }
 
     #[test]

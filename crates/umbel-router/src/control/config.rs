@@ -36,10 +36,10 @@ pub struct MembershipConfig {
     /// Whether a leave takes effect at once if no other host is known to want the same. Otherwise,
     /// and while hosts are not yet known, members are asked first [RFC 3376 §A.2].
     pub fast_leave: bool,
-    /// Reports that one host may send.
-    pub reports_per_host: Limit,
-    /// Messages of IGMP and MLD that may come by one interface.
-    pub messages_per_interface: Limit,
+    /// Messages of IGMP and MLD that one host may send.
+    pub messages_per_host: Limit,
+    /// Messages of hosts that are no members, that may come by one interface.
+    pub messages_of_newcomers: Limit,
 }
 
 impl MembershipConfig {
@@ -72,10 +72,14 @@ pub struct PimConfig {
     pub triggered_hello_delay: Duration,
     /// Answers to new neighbours on one interface.
     pub hello_answers: Limit,
-    /// Hellos that may come by one interface. Each may concern all trees.
-    pub hellos_per_interface: Limit,
-    /// Messages of PIM that may come by one interface; one may concern some two hundred channels.
-    pub messages_per_interface: Limit,
+    /// Hellos of one neighbour. Each may concern all trees.
+    pub hellos_per_neighbour: Limit,
+    /// Messages of one neighbour, each of which may concern some two hundred channels.
+    pub messages_per_neighbour: Limit,
+    /// Messages of one host that is no neighbour.
+    pub messages_per_stranger: Limit,
+    /// Messages of all hosts that are no neighbours, that may come by one interface.
+    pub messages_of_strangers: Limit,
     /// Priority for becoming the designated router.
     pub dr_priority: u32,
     /// Interval between refreshes of joins.
@@ -103,7 +107,8 @@ pub struct PimConfig {
     pub assert_gap: Duration,
 }
 
-/// Bounds of the tables. Input beyond them is dropped and counted.
+/// Bounds of the tables. When one is full, the link and the host that have most give way to those
+/// that have less; other input beyond a bound is dropped. Both are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Interfaces.
@@ -114,6 +119,8 @@ pub struct Bounds {
     pub groups: usize,
     /// Groups that one host has joined.
     pub groups_of_host: usize,
+    /// Channels that one host has named, or of which its packets alone are known.
+    pub channels_of_host: usize,
     /// Sources that one host has named for one group.
     pub sources_of_host: usize,
     /// Sources that all hosts on one interface have named, for all groups together.
@@ -124,8 +131,6 @@ pub struct Bounds {
     pub heard: usize,
     /// PIM neighbours on one interface.
     pub neighbours: usize,
-    /// Channels that neighbours on one interface have joined.
-    pub joins: usize,
 }
 
 impl Default for Bounds {
@@ -136,12 +141,12 @@ impl Default for Bounds {
             hosts: 1024,
             groups: 1024,
             groups_of_host: 64,
+            channels_of_host: 256,
             sources_of_host: 64,
             sources: 16_384,
             trees: 8192,
             heard: 1024,
             neighbours: 64,
-            joins: 8192,
         }
     }
 }
@@ -155,8 +160,8 @@ impl Default for MembershipConfig {
             robustness: 2,
             last_member_interval: Duration::from_secs(1),
             fast_leave: true,
-            reports_per_host: Limit { per_s: 50, burst: 200 },
-            messages_per_interface: Limit { per_s: 2000, burst: 4000 },
+            messages_per_host: Limit { per_s: 50, burst: 200 },
+            messages_of_newcomers: Limit { per_s: 2000, burst: 4000 },
         }
     }
 }
@@ -168,8 +173,10 @@ impl Default for PimConfig {
             hello_holdtime: Duration::from_secs(105),
             triggered_hello_delay: Duration::from_millis(100),
             hello_answers: Limit { per_s: 10, burst: 20 },
-            hellos_per_interface: Limit { per_s: 10, burst: 100 },
-            messages_per_interface: Limit { per_s: 200, burst: 2000 },
+            hellos_per_neighbour: Limit { per_s: 1, burst: 10 },
+            messages_per_neighbour: Limit { per_s: 200, burst: 2000 },
+            messages_per_stranger: Limit { per_s: 1, burst: 5 },
+            messages_of_strangers: Limit { per_s: 10, burst: 100 },
             dr_priority: 1,
             join_interval: Duration::from_mins(1),
             join_repeat: Duration::from_millis(500),

@@ -21,8 +21,10 @@ drop_reasons! {
     AnySource,
     /// It is about a shared tree, or about a range of addresses.
     SharedTree,
-    /// It came faster than one host, or all of an interface, may send.
+    /// It came faster than one host, or all unknown ones of a link, may send.
     Flood,
+    /// A channel of the link or host that had most, given up for one that had less.
+    GaveWay,
     /// More hosts than the table has room for.
     HostsOverLimit,
     /// More groups than the table has room for, or than one host may join.

@@ -78,7 +78,7 @@ impl ControlPlane {
     fn on_neighbour_gone(&mut self, link: LinkId, neighbour: IpAddr) {
         self.forget_winner(link, neighbour);
         self.touch_trees_by(link);
-        let Some(of) = self.links.get_mut(&link) else { return };
+        let Some(of) = self.links.get(&link) else { return };
         if of.neighbours.len() > 0 {
             // Others may rely on its joins, which they overheard. They end by themselves.
             return;
@@ -86,7 +86,6 @@ impl ControlPlane {
         let on = link.interface;
         for (channel, tree) in &mut self.trees {
             if Family::of(channel.group) == link.family && tree.downstream.remove(&on).is_some() {
-                of.joins = of.joins.saturating_sub(1);
                 self.work.timers.cancel(Timer::Downstream(*channel, on));
                 self.work.changed.insert(*channel);
             }
@@ -157,13 +156,7 @@ impl ControlPlane {
     fn on_join(&mut self, now: Instant, routes: &dyn UnicastRoutes, request: Request) {
         let Request { link, from, channel, holdtime, .. } = request;
         let on = link.interface;
-        let joins = self.links.get(&link).map_or(0, |of| of.joins);
-        let is_new = self.trees.get(&channel).is_none_or(|tree| !tree.downstream.contains_key(&on));
-        if is_new && joins >= self.config.bounds.joins {
-            self.work.drop(DropReason::TreesOverLimit);
-            return;
-        }
-        let Some(tree) = self.tree(routes, channel) else { return };
+        let Some(tree) = self.tree(now, routes, channel, &[(link, from)]) else { return };
         let downstream = tree.downstream.entry(on).or_default();
         let until = now + holdtime;
         let joined = downstream.joined.entry(from).or_insert(until);
@@ -178,9 +171,6 @@ impl ControlPlane {
         self.work.timers.put(Timer::Downstream(channel, on), next);
         if lost {
             self.work.timers.cancel(Timer::Assert(channel, on));
-        }
-        if let Some(of) = self.links.get_mut(&link) {
-            of.joins += usize::from(is_new);
         }
         self.work.changed.insert(channel);
     }
@@ -246,9 +236,6 @@ impl ControlPlane {
         let Some(tree) = self.trees.get_mut(&channel) else { return };
         if tree.downstream.get(&on).is_some_and(super::trees::Downstream::is_over) {
             tree.downstream.remove(&on);
-            if let Some(of) = self.links.get_mut(&LinkId::of(on, &channel)) {
-                of.joins = of.joins.saturating_sub(1);
-            }
         }
         tree.wait(channel, on, &mut self.work);
         self.work.changed.insert(channel);

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use bytes::Bytes;
 use umbel_engine::Instant;
-use umbel_engine::bucket::Limiter;
 use umbel_wire::membership::{Message, Query};
 use umbel_wire::pim::Assert;
 use umbel_wire::{igmp, mld, pim};
@@ -27,12 +26,6 @@ pub(super) struct Link {
     pub(super) mtu: u32,
     pub(super) membership: Membership,
     pub(super) neighbours: Neighbours,
-    /// Allowance of PIM messages.
-    pub(super) limiter: Limiter,
-    /// Allowance of Hellos among them.
-    pub(super) hellos: Limiter,
-    /// Number of channels that neighbours here have joined.
-    pub(super) joins: usize,
 }
 
 impl Link {
@@ -60,10 +53,7 @@ impl Link {
             networks: Vec::new(),
             mtu: 0,
             membership: Membership::start(now, id, me, config, work),
-            neighbours: Neighbours::start(now, id, me, &config.pim, work),
-            limiter: Limiter::new(config.pim.messages_per_interface),
-            hellos: Limiter::new(config.pim.hellos_per_interface),
-            joins: 0,
+            neighbours: Neighbours::start(now, id, me, config, work),
         }
     }
 

@@ -21,7 +21,8 @@
 //!
 //! - `membership/`: the querier of IGMP and MLD, and the members, host by host.
 //! - `pim/`: neighbours, Join/Prunes, Asserts; `joins.rs` and `contests.rs` bring them to trees.
-//! - `trees.rs`: incoming and outgoing interfaces of each channel, and why.
+//! - `trees.rs`: incoming and outgoing interfaces of each channel, and why; `places.rs`: who has
+//!   how many.
 //! - [`config`]: every constant, and the bounds of all tables.
 //!
 //! # Scope and limitations
@@ -46,6 +47,7 @@ mod joins;
 mod link;
 mod membership;
 mod pim;
+mod places;
 mod prunes;
 mod routes;
 mod status;
@@ -75,6 +77,7 @@ pub use self::status::{
 
 use self::link::Link;
 use self::pim::Requests;
+use self::places::Places;
 use self::prunes::Pruned;
 use self::trees::Tree;
 use self::work::{Due, LinkId, Timer, Work};
@@ -86,8 +89,10 @@ pub struct ControlPlane {
     interfaces: BTreeMap<InterfaceId, InterfaceInfo>,
     links: BTreeMap<LinkId, Link>,
     trees: BTreeMap<SourceGroup, Tree>,
-    /// Number of trees that are known by their packets.
-    heard: usize,
+    /// The places of trees.
+    places: Places,
+    /// Those of trees that are known by their packets.
+    heard: Places,
     forwarding: VecDeque<ForwardingChange>,
     requests: Requests,
     /// Prunes that will be said again, and how often they were.
@@ -101,12 +106,14 @@ impl ControlPlane {
     /// Creates a control plane without interfaces. The generator must be another one after each
     /// start, since neighbours tell by its draws that the router has restarted.
     pub fn new(config: ControlConfig, random: Generator) -> ControlPlane {
+        let bounds = &config.bounds;
         ControlPlane {
+            places: Places::new(bounds.trees, bounds.trees),
+            heard: Places::new(bounds.heard, bounds.channels_of_host),
             config,
             interfaces: BTreeMap::new(),
             links: BTreeMap::new(),
             trees: BTreeMap::new(),
-            heard: 0,
             forwarding: VecDeque::new(),
             requests: Requests::default(),
             pruned: BTreeMap::new(),
@@ -217,11 +224,11 @@ impl ControlPlane {
         }
         let malformed = |_| DropReason::Malformed;
         if protocol == Protocol::Pim {
-            if !link.limiter.take(now) {
+            if !link.neighbours.admits(now, from) {
                 return Err(DropReason::Flood);
             }
             match wire::parse(payload, from, to).map_err(malformed)? {
-                Some(wire::Message::Hello(_)) if !link.hellos.take(now) => {
+                Some(wire::Message::Hello(_)) if !link.neighbours.admits_hello(now, from) => {
                     return Err(DropReason::Flood);
                 }
                 Some(wire::Message::Hello(hello)) => self.on_hello(now, id, from, hello),
@@ -281,6 +288,13 @@ impl ControlPlane {
     ) {
         self.on_contested(now, channel, arrived_on);
         self.settle(now, routes);
+    }
+
+    /// Takes note of the channels that carried packets since it was last told. When places are
+    /// scarce, the others go first.
+    pub fn carried(&mut self, channels: impl Iterator<Item = SourceGroup>) {
+        self.work.live = channels.collect();
+        self.work.live.iter().for_each(|channel| self.places.renew(*channel));
     }
 
     /// Takes leave of the neighbours before an end.

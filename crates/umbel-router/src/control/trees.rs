@@ -15,7 +15,9 @@ use super::ControlPlane;
 use super::addresses;
 use super::api::{Family, ForwardingChange, NextHop, SourceGroup, UnicastRoutes};
 use super::drops::DropReason;
+use super::link::Link;
 use super::pim::AssertState;
+use super::places::Places;
 use super::work::{LinkId, Timer, Work};
 
 /// Joins of a channel by neighbours on one interface.
@@ -96,14 +98,17 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the state of a channel. It is created if there is room.
+    /// Returns the state of a channel. It is created if there is a place for one of the hosts that
+    /// want it, with their links.
     pub(super) fn tree(
         &mut self,
+        now: Instant,
         routes: &dyn UnicastRoutes,
         channel: SourceGroup,
+        hosts: &[(LinkId, IpAddr)],
     ) -> Option<&mut Tree> {
         if !self.trees.contains_key(&channel) {
-            if self.trees.len() >= self.config.bounds.trees {
+            if !self.take_place(now, channel, hosts) {
                 self.work.drop(DropReason::TreesOverLimit);
                 return None;
             }
@@ -111,6 +116,72 @@ impl ControlPlane {
             self.trees.insert(channel, Tree { rpf, ..Tree::default() });
         }
         self.trees.get_mut(&channel)
+    }
+
+    /// Takes a place for the first of these hosts that can have one. The tree that loses its place
+    /// may have one by another host that wants it.
+    fn take_place(
+        &mut self,
+        now: Instant,
+        channel: SourceGroup,
+        hosts: &[(LinkId, IpAddr)],
+    ) -> bool {
+        let enter = |places: &mut Places, channel, hosts: &[(LinkId, IpAddr)]| {
+            hosts.iter().find_map(|&(link, host)| places.enter(link, host, channel).ok())
+        };
+        let Some(mut lost) = enter(&mut self.places, channel, hosts) else { return false };
+        // It ends, since each loss makes the shares more even.
+        while let Some(loser) = lost {
+            let others = self.claimants(&loser);
+            lost = enter(&mut self.places, loser, &others).unwrap_or_else(|| {
+                self.work.drop(DropReason::GaveWay);
+                self.end_tree(now, loser);
+                None
+            });
+        }
+        true
+    }
+
+    /// Returns the hosts and neighbours that want a channel, with their links.
+    fn claimants(&self, channel: &SourceGroup) -> Vec<(LinkId, IpAddr)> {
+        let mut claimants = self.members(channel);
+        if let Some(tree) = self.trees.get(channel) {
+            for (on, downstream) in &tree.downstream {
+                let link = LinkId::of(*on, channel);
+                claimants.extend(downstream.joined.keys().map(|neighbour| (link, *neighbour)));
+            }
+            let heard = tree.heard.map(|on| (LinkId::of(on, channel), channel.source));
+            claimants.extend(heard);
+        }
+        claimants
+    }
+
+    /// Returns the hosts that have named a channel, with their links.
+    fn members(&self, channel: &SourceGroup) -> Vec<(LinkId, IpAddr)> {
+        let links = self.links.values().filter(|link| link.family == Family::of(channel.group));
+        let members = |link: &Link| {
+            let (id, members) = (link.id, link.membership.who_names(channel));
+            members.map(|host| (id, host)).collect::<Vec<_>>()
+        };
+        links.flat_map(members).collect()
+    }
+
+    /// Forgets a channel, whoever wants it.
+    fn end_tree(&mut self, now: Instant, channel: SourceGroup) {
+        self.places.leave(channel);
+        self.heard.leave(channel);
+        let Some(mut tree) = self.trees.remove(&channel) else { return };
+        self.join(now, channel, &mut tree, false);
+        for on in tree.downstream.keys() {
+            self.work.timers.cancel(Timer::Downstream(channel, *on));
+        }
+        for on in tree.asserts.keys() {
+            self.work.timers.cancel(Timer::Assert(channel, *on));
+        }
+        self.work.timers.cancel(Timer::Heard(channel));
+        if tree.forwarding.is_some() {
+            self.forwarding.push_back(ForwardingChange::Remove { channel });
+        }
     }
 
     /// Notes that packets of a channel arrived for which there is no entry.
@@ -121,28 +192,39 @@ impl ControlPlane {
         channel: SourceGroup,
         on: InterfaceId,
     ) {
-        let is_known = self.trees.get(&channel).is_some_and(|tree| tree.heard.is_some());
-        if !is_known && self.heard >= self.config.bounds.heard {
+        let claimant = (LinkId::of(on, &channel), channel.source);
+        if !self.take_heard(channel, claimant) {
             self.work.drop(DropReason::TreesOverLimit);
             return;
         }
         let lifetime = self.config.heard_lifetime;
-        let Some(tree) = self.tree(routes, channel) else { return };
+        let Some(tree) = self.tree(now, routes, channel, &[claimant]) else {
+            self.heard.leave(channel);
+            return;
+        };
         tree.heard = Some(on);
         // The host says that it has no entry, even if it was given one before.
         tree.forwarding = None;
-        self.heard += usize::from(!is_known);
         self.work.timers.set(Timer::Heard(channel), now + lifetime);
         self.work.changed.insert(channel);
+    }
+
+    /// Takes a place among the channels that are known by their packets.
+    fn take_heard(&mut self, channel: SourceGroup, (link, host): (LinkId, IpAddr)) -> bool {
+        let lost = self.heard.enter(link, host, channel);
+        if let Ok(Some(lost)) = lost {
+            self.forget_heard(lost);
+        }
+        lost.is_ok()
     }
 
     /// Forgets that packets of a channel arrived.
     pub(super) fn forget_heard(&mut self, channel: SourceGroup) {
         self.work.timers.cancel(Timer::Heard(channel));
+        self.heard.leave(channel);
         if let Some(tree) = self.trees.get_mut(&channel)
             && tree.heard.take().is_some()
         {
-            self.heard = self.heard.saturating_sub(1);
             self.work.changed.insert(channel);
         }
     }
@@ -158,15 +240,14 @@ impl ControlPlane {
 
     /// Brings one channel in step.
     fn update(&mut self, now: Instant, routes: &dyn UnicastRoutes, channel: SourceGroup) {
-        let is_named = self.links.values().any(|link| {
-            link.family == Family::of(channel.group) && link.membership.names(&channel)
-        });
+        let members = self.members(&channel);
+        let is_named = !members.is_empty();
         let can_be = is_named && addresses::is_source(channel.source);
         if !self.trees.contains_key(&channel) && !can_be {
             return;
         }
         // It is created if need be.
-        self.tree(routes, channel);
+        self.tree(now, routes, channel, &members);
         let Some(mut tree) = self.trees.remove(&channel) else { return };
         let input = tree.rpf.map(|rpf| rpf.interface);
         let is_wanted_on = |on: &InterfaceId| {
@@ -183,9 +264,11 @@ impl ControlPlane {
 
         // Packets still arrive until those above have heard of it; they are discarded unasked.
         let ended = outputs.is_empty() && !tree.outputs().is_empty();
-        if ended && tree.heard.is_none() && self.heard < self.config.bounds.heard {
-            tree.heard = tree.forwarding.as_ref().map(|(input, _)| *input);
-            self.heard += 1;
+        let before = tree.forwarding.as_ref().map(|(input, _)| *input);
+        if let Some(on) = before.filter(|_| ended && tree.heard.is_none())
+            && self.take_heard(channel, (LinkId::of(on, &channel), channel.source))
+        {
+            tree.heard = Some(on);
             let until = now + self.config.heard_lifetime;
             self.work.timers.set(Timer::Heard(channel), until);
         }
@@ -210,9 +293,23 @@ impl ControlPlane {
             }
             self.join(now, channel, &mut tree, false);
             tree.asserts.keys().for_each(|on| self.work.timers.cancel(Timer::Assert(channel, *on)));
+            self.places.leave(channel);
         } else {
             self.trees.insert(channel, tree);
+            self.keep_place(now, channel);
         }
+    }
+
+    /// Moves the place of a channel to a link that wants it, if that of its link does not any more.
+    fn keep_place(&mut self, now: Instant, channel: SourceGroup) {
+        let claimants = self.claimants(&channel);
+        let owner = self.places.owner(&channel);
+        if claimants.is_empty() || claimants.iter().any(|(link, _)| Some(*link) == owner) {
+            return;
+        }
+        self.places.leave(channel);
+        // There is one free now.
+        self.take_place(now, channel, &claimants);
     }
 
     /// Joins the neighbour towards the source if the channel is wanted, and prunes the one before

@@ -84,6 +84,8 @@ pub(super) struct Work {
     /// Groups all of whose channels may have changed.
     pub(super) changed_groups: BTreeSet<IpAddr>,
     pub(super) costs: VecDeque<CostHeard>,
+    /// Channels that carried packets lately.
+    pub(super) live: BTreeSet<SourceGroup>,
     pub(super) drops: Drops,
     pub(super) random: Generator,
 }
@@ -96,6 +98,7 @@ impl Work {
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
             costs: VecDeque::new(),
+            live: BTreeSet::new(),
             drops: Drops::default(),
             random,
         }

@@ -30,6 +30,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 use umbel_engine::Instant;
@@ -52,9 +53,12 @@ use crate::control::{
     ControlPlane, ForwardingChange, InterfaceAddress, InterfaceInfo, SourceGroup,
 };
 use crate::kernel::interfaces::{Interface, Interfaces};
+use crate::kernel::mroute::Counters;
 use crate::kernel::routes::{Changes, Routing};
 use crate::kernel::{Family, capabilities};
 
+/// Interval at which the control plane is told which channels carry packets.
+const CARRIED_EVERY: Duration = Duration::from_secs(10);
 /// Longest packet that is taken.
 const PACKET: usize = 65_536;
 
@@ -122,6 +126,9 @@ pub struct Daemon {
     links: BTreeMap<InterfaceId, Interface>,
     /// Routes that the kernel forwards by.
     entries: BTreeMap<SourceGroup, (InterfaceId, Vec<InterfaceId>)>,
+    /// Packets of each entry when they were last counted, and when they are again.
+    packets: BTreeMap<SourceGroup, u64>,
+    count_at: Instant,
     troubles: BTreeMap<String, String>,
     inputs: Line<Input>,
 }
@@ -173,6 +180,8 @@ impl Daemon {
             sides,
             links: BTreeMap::new(),
             entries: BTreeMap::new(),
+            packets: BTreeMap::new(),
+            count_at: clock.now() + CARRIED_EVERY,
             troubles: BTreeMap::new(),
             inputs,
         };
@@ -260,13 +269,17 @@ impl Daemon {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let lms = self.sides.iter().filter_map(|side| side.lms.as_ref()?.poll_timeout());
-        lms.chain(self.control.poll_timeout()).min()
+        let count = (!self.entries.is_empty()).then_some(self.count_at);
+        lms.chain(self.control.poll_timeout()).chain(count).min()
     }
 
     fn handle_timeout(&mut self, now: Instant, buffer: &mut [u8]) {
         if self.control.poll_timeout().is_some_and(|at| at <= now) {
             self.control.handle_timeout(now, &self.routing);
             self.drain();
+        }
+        if self.count_at <= now {
+            self.count_packets(now);
         }
         for side in &mut self.sides {
             let Some(lms) = &mut side.lms else { continue };
@@ -276,6 +289,25 @@ impl Daemon {
                 lms.handle_timeout(&mut turn);
             }
         }
+    }
+
+    /// Tells the control plane which channels carry packets.
+    fn count_packets(&mut self, now: Instant) {
+        let packets = |channel| self.counters(channel).packets;
+        let packets: BTreeMap<SourceGroup, u64> =
+            self.entries.keys().map(|channel| (*channel, packets(channel))).collect();
+        let before = |channel| self.packets.get(channel).copied().unwrap_or(0);
+        let carried = packets.iter().filter(|(channel, packets)| **packets > before(*channel));
+        self.control.carried(carried.map(|(channel, _)| *channel));
+        self.packets = packets;
+        self.count_at = now + CARRIED_EVERY;
+    }
+
+    /// Returns what the kernel has forwarded of a channel.
+    fn counters(&self, channel: &SourceGroup) -> Counters {
+        let family = Family::of(channel.group);
+        let side = self.sides.iter().find(|side| side.family() == family);
+        side.map(|side| side.counters(channel)).unwrap_or_default()
     }
 
     /// Updates the programs of the fast path with the present routes of requests.
@@ -469,8 +501,7 @@ impl Daemon {
     /// Returns the daemon's state.
     pub fn status(&self) -> Status {
         let forwarded = self.entries.iter().map(|(channel, (input, outputs))| {
-            let side = self.sides.iter().find(|s| s.family() == Family::of(channel.group));
-            let counters = side.map(|side| side.counters(channel)).unwrap_or_default();
+            let counters = self.counters(channel);
             Forwarded {
                 source: channel.source,
                 group: channel.group,

@@ -127,7 +127,7 @@ impl Member {
     }
 
     /// Returns the time of its next expiry.
-    fn next_expiry(&self) -> Option<Instant> {
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
         let sources = self.sources.values().map(|wanted| wanted.until);
         sources.chain(self.any.as_ref().map(|any| any.until)).min()
     }

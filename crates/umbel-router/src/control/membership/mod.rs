@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use umbel_engine::Instant;
-use umbel_engine::bucket::Limiter;
+use umbel_engine::bucket::{Limiter, Limiters};
 use umbel_wire::Channel;
 use umbel_wire::membership::{Message, Offer, Query, Record, RecordType, Report, Version};
 
@@ -44,17 +44,22 @@ pub(super) struct Membership {
     /// Whether there is no other multicast router on the link.
     is_alone: bool,
     groups: BTreeMap<IpAddr, Group>,
+    /// Hosts that are members.
     hosts: BTreeMap<IpAddr, Host>,
     /// Entries of all members.
     len: usize,
-    limiter: Limiter,
+    /// Allowance of each host.
+    limiters: Limiters<IpAddr>,
+    /// Allowance of all hosts that are no members.
+    newcomers: Limiter,
 }
 
-/// State of a host, beside its groups.
-#[derive(Debug)]
+/// The places that a member has.
+#[derive(Clone, Copy, Debug, Default)]
 struct Host {
     groups: usize,
-    limiter: Limiter,
+    /// Entries of all its groups.
+    entries: usize,
 }
 
 impl Membership {
@@ -74,7 +79,8 @@ impl Membership {
             groups: BTreeMap::new(),
             hosts: BTreeMap::new(),
             len: 0,
-            limiter: Limiter::new(config.membership.messages_per_interface),
+            limiters: Limiters::new(config.membership.messages_per_host, config.bounds.hosts),
+            newcomers: Limiter::new(config.membership.messages_of_newcomers),
         }
     }
 
@@ -83,10 +89,12 @@ impl Membership {
         self.is_alone = is_alone;
     }
 
-    /// Returns whether a member has named the channel's source.
-    pub(super) fn names(&self, channel: &SourceGroup) -> bool {
-        let Some(group) = self.groups.get(&channel.group) else { return false };
-        group.members.values().any(|member| member.sources.contains_key(&channel.source))
+    /// Returns the members that have named the channel's source.
+    pub(super) fn who_names(&self, channel: &SourceGroup) -> impl Iterator<Item = IpAddr> {
+        let members = self.groups.get(&channel.group).into_iter().flat_map(|of| &of.members);
+        members
+            .filter(|(_, member)| member.sources.contains_key(&channel.source))
+            .map(|(host, _)| *host)
     }
 
     /// Returns whether a member wants a channel, by name or as one of any source.
@@ -128,7 +136,7 @@ impl Membership {
         config: &ControlConfig,
         work: &mut Work,
     ) {
-        if !self.limiter.take(now) {
+        if !self.admits(now, from) {
             work.drop(DropReason::Flood);
             return;
         }
@@ -140,11 +148,9 @@ impl Membership {
             Message::OldReport { version, group } => {
                 let (kind, sources) = (RecordType::IsExclude, Vec::new());
                 let record = Record { kind, group, sources };
-                if self.admit(now, from, config, work) {
-                    self.on_record(now, (from, version), &record, config, work);
-                }
+                self.on_record(now, (from, version), &record, config, work);
             }
-            Message::Leave { group, .. } => self.on_old_leave(now, from, group, config, work),
+            Message::Leave { group, .. } => self.on_old_leave(now, group, config, work),
         }
     }
 
@@ -182,9 +188,6 @@ impl Membership {
         config: &ControlConfig,
         work: &mut Work,
     ) {
-        if !self.admit(now, from, config, work) {
-            return;
-        }
         let version = match from {
             IpAddr::V4(_) => Version::Igmp3,
             IpAddr::V6(_) => Version::Mld2,
@@ -201,31 +204,10 @@ impl Membership {
         }
     }
 
-    /// Returns whether a host may send one more report. The host is known then.
-    fn admit(
-        &mut self,
-        now: Instant,
-        from: IpAddr,
-        config: &ControlConfig,
-        work: &mut Work,
-    ) -> bool {
-        if !self.hosts.contains_key(&from) {
-            if self.hosts.len() >= config.bounds.hosts {
-                // Idle hosts are kept for their limiters alone.
-                self.hosts.retain(|_, host| host.groups > 0);
-            }
-            if self.hosts.len() >= config.bounds.hosts {
-                work.drop(DropReason::HostsOverLimit);
-                return false;
-            }
-            let limiter = Limiter::new(config.membership.reports_per_host);
-            self.hosts.insert(from, Host { groups: 0, limiter });
-        }
-        let admitted = self.hosts.get_mut(&from).is_some_and(|host| host.limiter.take(now));
-        if !admitted {
-            work.drop(DropReason::Flood);
-        }
-        admitted
+    /// Returns whether a host may send one more message. Members take nothing from each other.
+    fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        let is_known = self.hosts.contains_key(&from) || self.querier.other() == Some(from);
+        self.limiters.take(now, from) && (is_known || self.newcomers.take(now))
     }
 
     fn on_record(
@@ -253,15 +235,21 @@ impl Membership {
             return;
         }
         let until = self.querier.member_until(now, &config.membership);
+        let bounds = &config.bounds;
+        let wanted = record.sources.len().min(bounds.sources_of_host);
+        let entries = |host: &Host| host.entries;
+        while self.len + wanted > bounds.sources && self.make_room(from, entries, work) {}
+        let held = self.hosts.get(&from).copied().unwrap_or_default().entries;
+        let free = bounds.sources.saturating_sub(self.len);
+        let free = free.min(bounds.channels_of_host.saturating_sub(held));
         let Some(group) = self.groups.get_mut(&address) else { return };
         let Some(member) = group.members.get_mut(&from) else { return };
         let before = member.len();
-        let bounds = &config.bounds;
-        let free = bounds.sources.saturating_sub(self.len);
         let room = bounds.sources_of_host.min(before + free);
         member.version = version;
         let change = member.hear(record.kind, &record.sources, until, room);
-        self.len = self.len + member.len() - before;
+        let after = member.len();
+        self.count(from, before, after);
         (0..change.refused).for_each(|_| work.drop(DropReason::SourcesOverLimit));
         let channel = |source: &IpAddr| SourceGroup { group: address, source: *source };
         work.changed.extend(change.wanted.iter().map(channel));
@@ -286,20 +274,66 @@ impl Membership {
         work: &mut Work,
     ) -> bool {
         let bounds = &config.bounds;
-        let Some(host) = self.hosts.get_mut(&from) else { return false };
-        let is_new = !self.groups.contains_key(&address);
-        if host.groups >= bounds.groups_of_host || (is_new && self.groups.len() >= bounds.groups) {
+        if !self.hosts.contains_key(&from) && self.hosts.len() >= bounds.hosts {
+            work.drop(DropReason::HostsOverLimit);
+            return false;
+        }
+        let is_full = self.groups.len() >= bounds.groups && !self.groups.contains_key(&address);
+        let host = self.hosts.get(&from).copied().unwrap_or_default();
+        if host.groups >= bounds.groups_of_host
+            || (is_full && !self.make_room(from, |host| host.groups, work))
+        {
             work.drop(DropReason::GroupsOverLimit);
             return false;
         }
-        if self.len >= bounds.sources {
+        let is_full = self.len >= bounds.sources;
+        if host.entries >= bounds.channels_of_host
+            || (is_full && !self.make_room(from, |host| host.entries, work))
+        {
             work.drop(DropReason::SourcesOverLimit);
             return false;
         }
-        host.groups += 1;
+        self.hosts.entry(from).or_default().groups += 1;
         let group = self.groups.entry(address).or_default();
         group.members.insert(from, Member::new(version));
         true
+    }
+
+    /// Has the host that has most of something give up a group for a host that has less: one whose
+    /// channels carry nothing, if it has such. Returns whether one did.
+    fn make_room(
+        &mut self,
+        newcomer: IpAddr,
+        places: impl Fn(&Host) -> usize,
+        work: &mut Work,
+    ) -> bool {
+        let mine = self.hosts.get(&newcomer).map_or(0, &places);
+        let greediest = self.hosts.iter().max_by_key(|(_, host)| places(host));
+        let Some((&greediest, _)) = greediest.filter(|(_, host)| places(host) > mine + 1) else {
+            return false;
+        };
+        let carries = |group: IpAddr, member: &Member| {
+            let mut sources = member.sources.keys();
+            sources.any(|&source| work.live.contains(&SourceGroup { group, source }))
+        };
+        let groups = self.groups.iter();
+        let groups = groups.filter_map(|(group, of)| Some((*group, of.members.get(&greediest)?)));
+        let least = groups
+            .min_by_key(|(group, member)| (carries(*group, member), member.next_expiry(), *group));
+        let Some((group, member)) = least else { return false };
+        let left = member.sources.keys().copied().collect();
+        let change = Change { left, left_any: member.any.is_some(), ..Change::default() };
+        work.drop(DropReason::GaveWay);
+        self.remove(group, greediest, &change, work);
+        true
+    }
+
+    /// Notes that a member has other entries than before.
+    fn count(&mut self, host: IpAddr, before: usize, after: usize) {
+        self.len = self.len + after - before;
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.entries = host.entries + after - before;
+        }
     }
 
     /// Does what follows when a host no longer wants something: it is no member any more, or
@@ -346,7 +380,8 @@ impl Membership {
             member.any = None;
             work.changed_groups.insert(address);
         }
-        self.len = self.len + member.len() - before;
+        let after = member.len();
+        self.count(from, before, after);
         self.clean(address, work);
     }
 
@@ -362,6 +397,7 @@ impl Membership {
             }
             !member.is_empty()
         });
+        hosts.retain(|_, host| host.groups > 0);
         if group.members.is_empty() {
             self.groups.remove(&address);
             work.timers.cancel(Timer::Members(self.link, address));
@@ -373,7 +409,6 @@ impl Membership {
     fn on_old_leave(
         &mut self,
         now: Instant,
-        from: IpAddr,
         address: IpAddr,
         config: &ControlConfig,
         work: &mut Work,
@@ -383,7 +418,7 @@ impl Membership {
             self.groups.get(&address).is_some_and(|group| group.members.values().any(is_old));
         // Members of older versions keep silent if another answers, so all are asked after any
         // leave.
-        if has_old && self.admit(now, from, config, work) && self.querier.other().is_none() {
+        if has_old && self.querier.other().is_none() {
             self.ask(now, address, &BTreeSet::new(), true, config, work);
         }
     }
@@ -476,7 +511,11 @@ impl Membership {
             if member.any.take_if(|any| any.until <= now).is_some() {
                 work.changed_groups.insert(address);
             }
-            self.len = self.len + member.len() - before;
+            let gone = before - member.len();
+            self.len -= gone;
+            if let Some(host) = self.hosts.get_mut(&from) {
+                host.entries -= gone;
+            }
         }
         self.clean(address, work);
         self.wait_for_expiry(address, work);

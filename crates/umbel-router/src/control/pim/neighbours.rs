@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 use umbel_engine::Instant;
-use umbel_engine::bucket::Limiter;
+use umbel_engine::bucket::{Limiter, Limiters};
 use umbel_engine::chance;
 use umbel_wire::pim::{self, Hello, LanPruneDelay};
 
@@ -24,6 +24,23 @@ struct Neighbour {
     hello: Hello,
     /// Time until which its Hello holds; `None` is forever.
     until: Option<Instant>,
+    allowance: Allowance,
+}
+
+/// Allowance of a neighbour, which no other host takes from.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    messages: Limiter,
+    hellos: Limiter,
+}
+
+impl Allowance {
+    fn full(config: &PimConfig) -> Allowance {
+        Allowance {
+            messages: Limiter::new(config.messages_per_neighbour),
+            hellos: Limiter::new(config.hellos_per_neighbour),
+        }
+    }
 }
 
 /// Changes that a Hello makes.
@@ -50,6 +67,8 @@ pub(in crate::control) struct Neighbours {
     generation: u32,
     all: BTreeMap<IpAddr, Neighbour>,
     answers: Limiter,
+    /// Allowances of hosts that are no neighbours: of each, and of all together.
+    strangers: (Limiters<IpAddr>, Limiter),
 }
 
 impl Neighbours {
@@ -58,9 +77,10 @@ impl Neighbours {
         now: Instant,
         link: LinkId,
         me: IpAddr,
-        config: &PimConfig,
+        config: &ControlConfig,
         work: &mut Work,
     ) -> Neighbours {
+        let (bounds, config) = (&config.bounds, &config.pim);
         let delay = config.triggered_hello_delay.mul_f64(chance::uniform(&mut work.random));
         work.timers.set(Timer::Hello(link), now + delay);
         Neighbours {
@@ -70,6 +90,10 @@ impl Neighbours {
             generation: work.random.next_u32(),
             all: BTreeMap::new(),
             answers: Limiter::new(config.hello_answers),
+            strangers: (
+                Limiters::new(config.messages_per_stranger, bounds.neighbours),
+                Limiter::new(config.messages_of_strangers),
+            ),
         }
     }
 
@@ -97,6 +121,19 @@ impl Neighbours {
 
     pub(in crate::control) fn contains(&self, neighbour: IpAddr) -> bool {
         self.all.contains_key(&neighbour)
+    }
+
+    /// Returns whether a host on the link may send one more message. Strangers share what they may.
+    pub(in crate::control) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        match self.all.get_mut(&from) {
+            Some(neighbour) => neighbour.allowance.messages.take(now),
+            None => self.strangers.0.take(now, from) && self.strangers.1.take(now),
+        }
+    }
+
+    /// Returns whether a host that may send one more message may send one more Hello.
+    pub(in crate::control) fn admits_hello(&mut self, now: Instant, from: IpAddr) -> bool {
+        self.all.get_mut(&from).is_none_or(|neighbour| neighbour.allowance.hellos.take(now))
     }
 
     /// Returns the neighbour with this address, which need not be the one that it says Hello with:
@@ -150,6 +187,8 @@ impl Neighbours {
             return if self.forget(from, work) { Heard::Gone } else { Heard::Known };
         }
         let before = self.all.get(&from);
+        let allowance =
+            before.map_or_else(|| Allowance::full(&config.pim), |before| before.allowance);
         if before.is_none() && self.all.len() >= config.bounds.neighbours {
             work.drop(DropReason::NeighboursOverLimit);
             return Heard::Known;
@@ -160,7 +199,7 @@ impl Neighbours {
         let until =
             (holdtime_s != pim::FOREVER).then(|| now + Duration::from_secs(u64::from(holdtime_s)));
         work.timers.put(Timer::Neighbour(self.link, from), until);
-        self.all.insert(from, Neighbour { hello, until });
+        self.all.insert(from, Neighbour { hello, until, allowance });
         if !is_new {
             return if is_moved { Heard::Readdressed } else { Heard::Known };
         }
