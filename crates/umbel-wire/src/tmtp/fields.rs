@@ -38,6 +38,8 @@ pub(super) const BLOCK: Field = Field { number: 32, name: "block" };
 pub(super) const DIGESTS: Field = Field { number: 33, name: "digests of symbols" };
 pub(super) const LAST_WORD: Field = Field { number: 30, name: "last word" };
 pub(super) const ASKED: Field = Field { number: 34, name: "node that is asked" };
+pub(super) const RECEPTION: Field = Field { number: 35, name: "reception" };
+pub(super) const SCHEDULE: Field = Field { number: 36, name: "schedule of reports" };
 pub(super) const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
 
 /// Returns a reader of a field that a message must have.

@@ -2,8 +2,8 @@
 
 use super::fields::{
     AFTER, ALONE, ASKED, BEACON, BLOCK, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM, HINT, KEY,
-    LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, REASON, REQUEST, RUNS, SEALED_KEY, SEARCH,
-    TOKEN, bad, read_bytes, reader,
+    LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, REASON, RECEPTION, REQUEST, RUNS,
+    SCHEDULE, SEALED_KEY, SEARCH, TOKEN, bad, read_bytes, reader,
 };
 use super::values::{
     put_beacon, put_feed, put_node, put_port, put_runs, put_standing, read_beacon, read_feed,
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
+use crate::reception::{ReceptionReport, ReportSchedule};
 use crate::repository::{SymbolDigest, SymbolKey};
 use crate::{ParseError, Tsi};
 
@@ -99,6 +100,10 @@ message_types! {
     SymbolDigests = 0xCC,
     /// BLOCK_DIGESTS.
     BlockDigests = 0xCD,
+    /// RECEPTION.
+    Reception = 0xCE,
+    /// REPORTS.
+    Reports = 0xCF,
 }
 
 impl MessageType {
@@ -136,6 +141,8 @@ impl Body {
             Body::FetchDigests { .. } => MessageType::FetchDigests,
             Body::SymbolDigests { .. } => MessageType::SymbolDigests,
             Body::BlockDigests { .. } => MessageType::BlockDigests,
+            Body::Reception { .. } => MessageType::Reception,
+            Body::Reports { .. } => MessageType::Reports,
             Body::Report(_) => MessageType::Report,
             Body::ReportAck { .. } => MessageType::ReportAck,
             Body::TreeQuery { .. } => MessageType::TreeQuery,
@@ -247,6 +254,16 @@ impl Body {
                 frame.field(KEY, |out| out.extend_from_slice(&key.0));
                 frame.number(BLOCK, *block);
             }
+            Body::Reception { nonce, cookie, report } => {
+                frame.number(NONCE, *nonce);
+                frame.number(COOKIE, *cookie);
+                frame.field(RECEPTION, |out| report.put(out));
+            }
+            Body::Reports { nonce, cookie, schedule } => {
+                frame.number(NONCE, *nonce);
+                frame.number(COOKIE, *cookie);
+                frame.field(SCHEDULE, |out| schedule.put(out));
+            }
             Body::Report(report) => report.put(frame),
             Body::ReportAck { token, before } => {
                 frame.number(TOKEN, *token);
@@ -336,6 +353,20 @@ impl Body {
                 let key = SymbolKey(read_bytes(fields, KEY)?);
                 let block = fields.number(BLOCK)?;
                 Body::BlockDigests { key, block, symbols, first, digests }
+            }
+            MessageType::Reception => {
+                let (nonce, cookie) = (fields.number(NONCE)?, fields.number(COOKIE)?);
+                let mut reader = reader(fields, RECEPTION)?;
+                let report = ReceptionReport::read(&mut reader)?;
+                reader.finish()?;
+                Body::Reception { nonce, cookie, report }
+            }
+            MessageType::Reports => {
+                let (nonce, cookie) = (fields.number(NONCE)?, fields.number(COOKIE)?);
+                let mut reader = reader(fields, SCHEDULE)?;
+                let schedule = ReportSchedule::read(&mut reader)?;
+                reader.finish()?;
+                Body::Reports { nonce, cookie, schedule }
             }
             MessageType::Report => Body::Report(Report::read(fields)?),
             MessageType::ReportAck => {

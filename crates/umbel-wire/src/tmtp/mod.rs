@@ -18,7 +18,8 @@
 //! Where a feed has a token or a list of keys, a [`Stamp`] follows each message in its datagram.
 //! TREE_QUERY, TREE_PAGE and KEY_ANSWER have none. Its key, and who checks it, are up to the
 //! engines. In an open feed, messages between child and parent have a [`Stamp`], and all others a
-//! [`SignedStamp`].
+//! [`SignedStamp`]; but RECEPTION and REPORTS have none there: they come too often to sign them,
+//! and cookie and nonce tell who may speak.
 //!
 //! Parsing accepts only values within the documented ranges, so an engine need not check again.
 //! Emitting does not check; the peer refuses a message that exceeds [`limits`].
@@ -35,6 +36,7 @@ mod values;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::reception::{ReceptionReport, ReportSchedule};
 use crate::repository::{SymbolDigest, SymbolKey};
 use crate::{Digest, Tsi};
 
@@ -225,6 +227,28 @@ pub enum Body {
         /// Digests of this symbol and those that follow, as in
         /// [`SymbolDigests`](Body::SymbolDigests).
         digests: Vec<SymbolDigest>,
+    },
+    /// RECEPTION: how the source's packets on the data channel arrive. It goes straight to the
+    /// source, which finds its rate by it.
+    Reception {
+        /// Number that the sender drew once. The source's words to this receiver return it, which
+        /// nodes that do not see the traffic cannot know.
+        nonce: u64,
+        /// Cookie of the sender's address, as in [`Fetch`](Body::Fetch). Without a valid one the
+        /// report counts for nothing.
+        cookie: u64,
+        /// The report.
+        report: ReceptionReport,
+    },
+    /// REPORTS: when the receiver is to report its reception. Also answers a RECEPTION without a
+    /// valid cookie, with [`ReportSchedule::START`], and is then shorter than that.
+    Reports {
+        /// The RECEPTION's.
+        nonce: u64,
+        /// The cookie for this address.
+        cookie: u64,
+        /// When to report.
+        schedule: ReportSchedule,
     },
     /// REPORT: state of the child's subtree, on its way to the source.
     Report(Report),

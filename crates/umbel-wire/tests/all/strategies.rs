@@ -159,7 +159,7 @@ pub(crate) fn receptions() -> impl Strategy<Value = ReceptionReport> {
     )
 }
 
-fn schedules() -> impl Strategy<Value = ReportSchedule> {
+pub(crate) fn schedules() -> impl Strategy<Value = ReportSchedule> {
     let times = any::<[u32; 3]>().prop_map(|us| us.map(|us| Duration::from_micros(us.into())));
     (any::<u32>(), times).prop_map(|(packets, [every, latest, spread])| ReportSchedule {
         every,

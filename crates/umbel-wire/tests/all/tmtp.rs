@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use umbel_wire::reception::ChannelStamp;
+use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, EsiSet, FeedInfo, Heartbeat,
@@ -20,6 +20,7 @@ use umbel_wire::{Digest, Parsed, SmallBlockHeader, SmallBlockPacket, Toi, Tsi};
 
 use crate::checks;
 use crate::frames::{cut_and_altered, with_unknown_field};
+use crate::strategies::{receptions, schedules};
 
 fn bytes(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -305,6 +306,10 @@ fn delivery() -> impl Strategy<Value = Body> {
                     (SymbolKey(key), digests.into_iter().map(SymbolDigest).collect());
                 Body::BlockDigests { key, block, symbols, first, digests }
             }),
+        (any::<(u64, u64)>(), receptions())
+            .prop_map(|((nonce, cookie), report)| { Body::Reception { nonce, cookie, report } }),
+        (any::<(u64, u64)>(), schedules())
+            .prop_map(|((nonce, cookie), schedule)| { Body::Reports { nonce, cookie, schedule } }),
         (any::<u64>(), runs(limits::FETCH_RUNS, 100_000))
             .prop_map(|(nonce, runs)| Body::FetchGone { nonce, runs }),
         (
@@ -542,5 +547,22 @@ fn the_order_of_standings_is_strict() {
                 assert!(!(a.may_be_above(b) && b.may_be_above(c)) || a.may_be_above(c));
             }
         }
+    }
+}
+
+/// Who has not shown that it is where its address says draws no more bytes there than it sends.
+#[test]
+fn the_answer_to_a_report_without_a_cookie_is_shorter() {
+    let len = |body| {
+        let mut bytes = Vec::new();
+        Message { feed: Tsi(7), sender: NodeId(u64::MAX), body }.emit(&mut bytes);
+        bytes.len()
+    };
+    for nonce in [0, u64::MAX] {
+        let report = ReceptionReport::default();
+        let question = len(Body::Reception { nonce, cookie: 0, report });
+        let schedule = ReportSchedule::START;
+        let answer = len(Body::Reports { nonce, cookie: u64::MAX, schedule });
+        assert!(answer <= question, "{answer}, {question}");
     }
 }

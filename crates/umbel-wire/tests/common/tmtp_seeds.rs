@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use umbel_wire::reception::ReportSchedule;
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, FeedInfo, Heartbeat, JoinConfirm,
@@ -165,6 +166,8 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 digests: vec![SymbolDigest([6; 8])],
             },
         ),
+        ("reception", B::Reception { nonce, cookie: 9, report: super::reception() }),
+        ("reports", B::Reports { nonce, cookie: 9, schedule: ReportSchedule::START }),
         ("fetch_gone", B::FetchGone { nonce: 7, runs: vec![run(1, 2)] }),
         ("report", B::Report(Report { token, first: 2, receivers, tree: vec![entry.clone()] })),
         ("report_ack", B::ReportAck { token, before: 3 }),
