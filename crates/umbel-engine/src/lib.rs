@@ -27,7 +27,6 @@ mod engine;
 pub mod host;
 pub mod lms;
 pub mod load;
-mod overrun;
 pub mod pgm;
 mod recovery;
 pub mod reliable;

@@ -179,6 +179,12 @@ impl TransmitBuf {
         self.allowance.of(class)
     }
 
+    /// Lowers the number of packets of a class that may be added, if it is higher.
+    pub fn limit(&mut self, class: RateClass, packets: usize) {
+        let packets = packets.min(self.allowance.of(class));
+        self.allowance.set(class, packets);
+    }
+
     /// Adds a control message.
     pub fn push_message(&mut self, message: Vec<u8>) {
         self.push(&[], message.into());

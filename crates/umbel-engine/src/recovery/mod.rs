@@ -36,6 +36,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use umbel_wire::Tsi;
+use umbel_wire::reception::ChannelStamp;
 use umbel_wire::small_block::SmallBlockHeader;
 
 use crate::symbols::Load;
@@ -112,25 +113,67 @@ pub(crate) trait Debts {
     fn fill(&mut self, now: Instant, stock: &mut impl Stock, buf: &mut TransmitBuf) -> Filled;
 }
 
-/// Writes a data packet.
+/// Numbers the packets of a channel whose receivers report how they arrive.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelNumbers {
+    next: u32,
+}
+
+impl ChannelNumbers {
+    /// Returns the number of the next packet.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Stamps the next packet, which leaves with `together` others.
+    pub(crate) fn stamp(&mut self, now: Instant, together: usize) -> ChannelStamp {
+        let place = u8::try_from(together).unwrap_or(u8::MAX);
+        let stamp = ChannelStamp::new(self.next, now.as_nanos() / 1_000, place);
+        self.next = self.next.wrapping_add(1);
+        stamp
+    }
+}
+
+/// Returns the length of the bytes before the symbol in a data packet.
+pub(crate) const fn head_len(is_stamped: bool) -> usize {
+    if is_stamped { SmallBlockHeader::STAMPED_LEN } else { SmallBlockHeader::LEN }
+}
+
+/// Writes a data packet, with a stamp if its channel has numbers.
 pub(crate) fn push_packet(
-    buf: &mut TransmitBuf,
+    (now, buf): (Instant, &mut TransmitBuf),
+    numbers: Option<&mut ChannelNumbers>,
     feed: Tsi,
     why: (Purpose, u32),
     name: (u32, u8, u32),
     symbol: Bytes,
 ) {
-    buf.push(&head_of(feed, why, name), symbol);
+    let stamp = numbers.map(|numbers| numbers.stamp(now, buf.len()));
+    let header = SmallBlockHeader { stamp, ..header_of(feed, why, name) };
+    let mut head = [0; SmallBlockHeader::STAMPED_LEN];
+    let len = header.emit(&mut head).expect("the buffer has the header's length");
+    buf.push(&head[..len], symbol);
 }
 
-/// Returns the bytes before the symbol in a data packet. These are the purpose and number of the
-/// packet, and the symbol's block, with its number of source symbols, and number.
+/// Returns the bytes before the symbol in a data packet without a stamp.
 pub(crate) fn head_of(
+    feed: Tsi,
+    why: (Purpose, u32),
+    name: (u32, u8, u32),
+) -> [u8; SmallBlockHeader::LEN] {
+    let mut head = [0; SmallBlockHeader::LEN];
+    header_of(feed, why, name).emit(&mut head).expect("the buffer has the header's length");
+    head
+}
+
+/// Returns the header of a data packet: its purpose and number, and the symbol's block, with its
+/// number of source symbols, and number.
+fn header_of(
     feed: Tsi,
     (purpose, index): (Purpose, u32),
     (block, block_symbols, esi): (u32, u8, u32),
-) -> [u8; SmallBlockHeader::LEN] {
-    let header = SmallBlockHeader {
+) -> SmallBlockHeader {
+    SmallBlockHeader {
         tsi: feed,
         toi: FEED,
         transmission: purpose.transmission(),
@@ -139,8 +182,5 @@ pub(crate) fn head_of(
         sbn: block,
         block_symbols,
         esi: esi as u8,
-    };
-    let mut head = [0; SmallBlockHeader::LEN];
-    header.emit(&mut head).expect("the buffer has the header's length");
-    head
+    }
 }

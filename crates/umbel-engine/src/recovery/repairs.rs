@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use umbel_wire::Tsi;
-use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::tmtp::EsiSet;
 
 use super::reception::{Lack, MAX_SYMBOLS};
-use super::{Filled, Stock, push_packet};
+use super::{ChannelNumbers, Filled, Stock, head_len, push_packet};
 use crate::chance::{Generator, uniform};
 use crate::symbols::Load;
 use crate::tmtp::Purpose;
@@ -203,11 +202,12 @@ impl Repairs {
     }
 
     /// Fills `buf` with repairs from `stock`. The same request within `hold_down` is not answered
-    /// again. `sent` numbers the packets.
+    /// again. `sent` numbers the repairs, `numbers` all packets of their channel, if it has numbers.
     pub(crate) fn fill(
         &mut self,
         (now, hold_down): (Instant, Duration),
         (feed, sent): (Tsi, &mut u32),
+        mut numbers: Option<&mut ChannelNumbers>,
         stock: &mut impl Stock,
         buf: &mut TransmitBuf,
     ) -> Filled {
@@ -232,10 +232,11 @@ impl Repairs {
                     continue;
                 }
             };
-            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
+            if !buf.admits(head_len(numbers.is_some()) + symbol.len()) {
                 break;
             }
-            push_packet(buf, feed, (Purpose::Repair, *sent), (block, k, esi), symbol);
+            let why = (Purpose::Repair, *sent);
+            push_packet((now, buf), numbers.as_deref_mut(), feed, why, (block, k, esi), symbol);
             *sent = sent.wrapping_add(1);
             self.sent(now, block, esi, hold_down);
         }

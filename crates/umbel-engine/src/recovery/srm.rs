@@ -188,7 +188,7 @@ impl Debts for Volunteer {
 
     fn fill(&mut self, now: Instant, stock: &mut impl Stock, buf: &mut TransmitBuf) -> Filled {
         let hold_down = LEAST_AWAY;
-        self.repairs.fill((now, hold_down), (self.feed, &mut self.sent), stock, buf)
+        self.repairs.fill((now, hold_down), (self.feed, &mut self.sent), None, stock, buf)
     }
 }
 

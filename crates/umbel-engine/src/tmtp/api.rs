@@ -139,6 +139,16 @@ pub enum SourceEvent {
     Tree(TreeEntry),
     /// Child that held up the feed and is no longer waited for.
     Evicted(NodeId),
+    /// The path of a receiver carries less than the channel's rate. It is not waited for any more,
+    /// and fetches what it lacks.
+    Aside {
+        /// The receiver, by its own words.
+        node: NodeId,
+        /// Its unicast address.
+        address: SocketAddr,
+        /// Rate that its path carries.
+        carries: Rate,
+    },
     /// The feed has ended, and every known receiver has all of it, gave up or left.
     Complete,
     /// The symbol source cannot provide a block any more. The feed ends before it.

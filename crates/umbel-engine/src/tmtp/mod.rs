@@ -28,8 +28,8 @@
 //!   parent guarantees. `credit.rs`: how much of them a host has.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
-//! - `throttle/`: the adaptive rate, which is the lower of what receivers can take and what
-//!   `throttle/network/` finds that the paths to them can take. `shelf.rs`: blocks at the source.
+//! - `source/pace.rs`: the rate, which the [congestion control](crate::congestion) finds from what
+//!   receivers report (`receiver/measure.rs`). `shelf.rs`: blocks at the source.
 //! - `authentic/`: stamps of messages, and the handshake of joining.
 //! - [`config`]: every constant. `api.rs`: the interface to hosts.
 //!
@@ -53,11 +53,9 @@
 //!   With [`TreeConfig::improve_every`] managers also look for parents nearer to the source.
 //! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search
 //!   was answered for the distance.
-//! - **Rate.** The source begins at the full rate. In the first T_ack a bottleneck drops all that
-//!   it cannot carry, and a long queue as much as fills it. The rate then keeps near the
-//!   bottleneck's. It yields to other flows only as far as these make the source lose packets, so
-//!   it is not as gentle as TCP. A bottleneck before no more than half of the source's children
-//!   slows it by back-pressure alone.
+//! - **Rate.** Repairs of managers, and of the source to other groups than the data channel, are
+//!   not measured, nor are answers to FETCH. The source's own wait for its pace with all else. Once
+//!   it sends nothing new, they show nothing of the paths.
 //! - **Trust.** With a token or a list, `authentic/` keeps out all others. Without, everybody may
 //!   come, and nobody speaks under another's number. Only in experiments with the paper
 //!   ([`Authentication::Paper`]) messages are no more authentic than addresses. Repairs are as
@@ -93,7 +91,6 @@ mod symbol_digests;
 #[cfg(test)]
 mod tests;
 mod text;
-mod throttle;
 mod tree;
 
 pub use api::{

@@ -78,13 +78,7 @@ fn managers_of_tmtp_repair_for_others_and_the_paper_has_its_timing() {
         format!("{:?}", scenario.section::<Tmtp>().unwrap())
     };
     let paper = debug("paper = true\nmax_children = 3\nrings = [1, 4]\nnack_delay = 2.5\n");
-    for part in [
-        "t_ack: 1.1s",
-        "adaptive_rate: false",
-        "max_children: 3",
-        "rings: [1, 4]",
-        "nack_delay: 2.5",
-    ] {
+    for part in ["t_ack: 1.1s", "max_children: 3", "rings: [1, 4]", "nack_delay: 2.5"] {
         assert!(paper.contains(part), "{part}: {paper}");
     }
     assert!(debug("paper = true\nt_ack = \"9ms\"\nwindow = 5\n").contains("t_ack: 9ms"));

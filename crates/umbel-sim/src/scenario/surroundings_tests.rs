@@ -19,7 +19,7 @@ const PROTOCOLS: [&str; 8] = [
     "[lms]\npackets = 300\ninterval = \"20ms\"\nstart = \"10s\"\nafter = \"2min\"\n",
     "[srm]\npackets = 300\ninterval = \"20ms\"\nstart = \"10s\"\nafter = \"2min\"\n",
     "[pgm]\npackets = 300\ninterval = \"20ms\"\nstart = \"10s\"\nafter = \"2min\"\n",
-    "[tmtp]\nrate = \"500k\"\npackets = 300\nstart = \"10s\"\nadaptive_rate = false\n",
+    "[tmtp]\nrate = \"500k\"\npackets = 300\nstart = \"10s\"\n",
     "[basep]\npackets = 60\n",
     "[rlm]\nlength = \"2min\"\nstarts = [\"1s\", \"2s\"]\nmeasured = \"1min\"\n",
     "[smo]\nsize = \"600kB\"\n",

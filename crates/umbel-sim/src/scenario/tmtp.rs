@@ -49,8 +49,6 @@ pub struct Tmtp {
 settings! {
     /// Constants of the source.
     SourceKeys for SourceConfig {
-        adaptive_rate: bool => adaptive_rate;
-        min_rate_share: Portion => min_rate_share;
         window: OrFalse<AtLeast<1, u32>> => window;
         history: AtLeast<1, u32> => history;
         fetch_share: Portion => fetch_share;

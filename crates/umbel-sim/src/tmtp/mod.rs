@@ -137,6 +137,8 @@ pub fn kind(payload: &[u8]) -> Kind {
             | MessageType::FetchDigests
             | MessageType::SymbolDigests
             | MessageType::BlockDigests
+            | MessageType::Reception
+            | MessageType::Reports
             | MessageType::Report
             | MessageType::ReportAck,
         ) => Kind::Control,

@@ -60,8 +60,8 @@ pub(super) struct SendArgs {
     /// Multicast group of the data channel [default: a source-specific one]
     #[arg(long, value_name = "ADDRESS")]
     group: Option<IpAddr>,
-    /// Highest rate, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes) [default: 90 % of
-    /// the link, at most 900M]
+    /// Highest rate, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes) [default: the
+    /// link's]; the rate is what the paths carry
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
     /// Most subnets that are direct children of one node of the tree

@@ -72,7 +72,9 @@
 //!   for as long as it uses up the answers to its address. It can also take part at that address
 //!   under a number of its own.
 //! - Data packets have no stamps; digests, signatures and seals show whether blocks are right. Nor
-//!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all.
+//!   have messages of LMS, which routers change, TREE_QUERY and TREE_PAGE, which are for all, and in
+//!   open feeds RECEPTION and REPORTS. A report is believed of the address that its cookie
+//!   is for, and the source's answers by the receiver's nonce.
 //! - An attacker on the path can drop and delay. A host that sends with others' addresses can
 //!   repeat recent messages, of at most [`numbers::STALE`], to new nodes.
 
@@ -213,6 +215,12 @@ pub(super) struct Authentic {
     /// Whether that was told.
     told: bool,
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+}
+
+/// Returns whether a message is about how the source's packets arrive. In an open feed such have no
+/// stamp: there would be too many signatures. A cookie and a nonce show where they come from.
+fn is_about_paths(body: &Body) -> bool {
+    matches!(body, Body::Reception { .. } | Body::Reports { .. })
 }
 
 /// Returns whether a message between child and parent needs the key of their pair.
@@ -373,7 +381,8 @@ impl Authentic {
             Address::Channel(channel) => (SocketAddr::new(channel.group, channel.port), true),
             Address::Session(_) => return bytes,
         };
-        let is_for_all = matches!(body, Body::TreePage(_) | Body::TreeQuery { .. });
+        let is_for_all = matches!(body, Body::TreePage(_) | Body::TreeQuery { .. })
+            || self.is_open() && is_about_paths(body);
         if is_for_all || matches!(self.means, Means::Paper) {
             return bytes;
         }
@@ -439,6 +448,7 @@ impl Authentic {
             let message = incoming::message(datagram.payload, node)?;
             return match message.body {
                 Body::TreeQuery { .. } => Ok(Opened::Message(message)),
+                ref body if self.is_open() && is_about_paths(body) => Ok(Opened::Message(message)),
                 Body::KeyAnswer { nonce, sealed } => {
                     self.on_key(message.sender, datagram.by, nonce, sealed)
                 }

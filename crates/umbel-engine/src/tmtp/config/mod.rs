@@ -9,6 +9,7 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 
 use super::receipt::ReceiptKey;
+use crate::congestion::CongestionConfig;
 use crate::lms::config::Cost;
 use crate::units::Rate;
 
@@ -190,14 +191,12 @@ pub struct SourceConfig {
     pub timing: TimingConfig,
     /// Parameters of its service to its children.
     pub repair: RepairConfig,
-    /// Maximum rate, fixed when the group is created [TMTP, flow control].
+    /// Rate, fixed when the group is created [TMTP, flow control]. With congestion control, the
+    /// rate of a feed that is not slow.
     pub rate: Rate,
-    /// Lowers the rate while most children cannot keep up, or while most of them lose so much that
-    /// slowing down helps. It raises the rate again up to `rate`. Default true; the paper has a
-    /// fixed rate.
-    pub adaptive_rate: bool,
-    /// Lowest adaptive rate, as a share of `rate`. Default 0.02.
-    pub min_rate_share: f64,
+    /// Finds the rate that the paths to the receivers carry. Default `None`: `rate` is fixed, as in
+    /// the paper.
+    pub congestion: Option<CongestionConfig>,
     /// Most blocks that are sent and not acknowledged by all children. Default `None`: as many as
     /// the rate makes in T_retrans, as the paper defines the window. Its tests had 5 packets.
     pub window: Option<u32>,
@@ -382,8 +381,7 @@ impl SourceConfig {
             timing: TimingConfig { intervals, ..timing },
             repair: RepairConfig::default(),
             rate,
-            adaptive_rate: true,
-            min_rate_share: 0.02,
+            congestion: None,
             window: None,
             history: None,
             fetch_share: 0.5,
@@ -394,13 +392,12 @@ impl SourceConfig {
         }
     }
 
-    /// Fixes T_ack, n and rate, as in the paper. The window is `window` blocks, or as long as
+    /// Fixes T_ack and n, as in the paper. The window is `window` blocks, or as long as
     /// T_retrans. The shape must have blocks of 1 symbol and no FEC. For the paper's own protocol,
     /// `repair` must be [`RepairConfig::paper`] besides, at all nodes.
     #[must_use]
     pub fn fixed(mut self, t_ack: Duration, intervals: u8, window: Option<u32>) -> SourceConfig {
         self.timing = TimingConfig::fixed(t_ack, intervals);
-        self.adaptive_rate = false;
         self.window = window;
         self
     }

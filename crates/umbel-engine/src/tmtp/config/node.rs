@@ -136,6 +136,8 @@ pub struct Draws {
     pub recovery: Generator,
     /// Delays of help for others, and nonces of pings.
     pub help: Generator,
+    /// Receivers that report often, delays of reports, and their nonce.
+    pub paths: Generator,
     /// Secret of the source's FETCH cookies.
     pub cookies: [u8; 32],
 }
@@ -152,6 +154,7 @@ impl Draws {
             tree: generator(seed ^ 0x7472_6565),
             recovery: generator(seed ^ 0x6465_6c69_7665_7279),
             help: generator(seed ^ 0x6865_6c70),
+            paths: generator(seed ^ 0x7061_7468_73),
             cookies: blake3::derive_key("umbel tmtp fetch cookies", &seed.to_be_bytes()),
         }
     }

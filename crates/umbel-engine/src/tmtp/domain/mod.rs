@@ -13,6 +13,7 @@ use super::config::{RepairConfig, TimingConfig};
 use super::hold_up::Budget;
 use super::intervals::Intervals;
 use crate::load::ProcessingLoad;
+use crate::recovery::ChannelNumbers;
 use crate::recovery::reception::Lack;
 use crate::recovery::repairs::Repairs;
 use crate::recovery::{Debts, Filled, Stock, Unfounded};
@@ -378,9 +379,20 @@ impl Domain {
         Some(retransmission.map_or(self.ledger.review, |at| at.min(self.ledger.review)))
     }
 
-    /// Returns the number of the next repair.
-    pub(super) fn repairs_sent(&self) -> u32 {
-        self.ledger.sent
+    /// Fills `buf` with repairs, which count among the packets of a channel that has `numbers`.
+    pub(super) fn fill_numbered(
+        &mut self,
+        now: Instant,
+        numbers: Option<&mut ChannelNumbers>,
+        stock: &mut impl Stock,
+        buf: &mut TransmitBuf,
+    ) -> Filled {
+        let before = self.ledger.sent;
+        let hold_down = self.hold_down();
+        let repairs = (self.feed, &mut self.ledger.sent);
+        let filled = self.repairs.fill((now, hold_down), repairs, numbers, stock, buf);
+        self.ledger.load.retransmissions += u64::from(self.ledger.sent.wrapping_sub(before));
+        filled
     }
 }
 
@@ -421,12 +433,7 @@ impl Debts for Domain {
     }
 
     fn fill(&mut self, now: Instant, stock: &mut impl Stock, buf: &mut TransmitBuf) -> Filled {
-        let before = self.ledger.sent;
-        let hold_down = self.hold_down();
-        let numbers = (self.feed, &mut self.ledger.sent);
-        let filled = self.repairs.fill((now, hold_down), numbers, stock, buf);
-        self.ledger.load.retransmissions += u64::from(self.ledger.sent.wrapping_sub(before));
-        filled
+        self.fill_numbered(now, None, stock, buf)
     }
 }
 

@@ -136,6 +136,11 @@ impl<K: SymbolSink> Receiver<K> {
                 self.suspects.on_cookie(now);
                 Ok(())
             }
+            Body::Reports { nonce, cookie, schedule } if from == self.config.shape.source => {
+                self.measure.follow(nonce, schedule)?;
+                self.recovery.learn_cookie(cookie);
+                Ok(())
+            }
             Body::SymbolDigests { nonce, symbols, first, digests }
                 if from == self.config.shape.source =>
             {
@@ -422,10 +427,11 @@ impl<K: SymbolSink> Receiver<K> {
     /// Returns the next control message, where it goes and its hop limit.
     pub(super) fn next_message(&mut self, now: Instant) -> Option<(Address, Option<u8>, Body)> {
         let domain = self.config.node.domain;
-        let next = self.outbox.pop_front().or_else(|| self.next_to_parent(now)).or_else(|| {
-            let fetch = self.next_fetch(now)?;
-            Some((Way::Host(self.config.shape.source), fetch))
-        });
+        let to_source = Way::Host(self.config.shape.source);
+        let next = self.outbox.pop_front();
+        let next = next.or_else(|| Some((to_source, self.next_reception(now)?)));
+        let next = next.or_else(|| self.next_to_parent(now));
+        let next = next.or_else(|| Some((to_source, self.next_fetch(now)?)));
         let (way, body) = next.or_else(|| {
             let outlook = self.outlook(now);
             self.tree.poll_message(now, &outlook)
@@ -488,6 +494,16 @@ impl<K: SymbolSink> Receiver<K> {
     /// Returns whether blocks may be fetched from the source.
     pub(super) fn may_fetch(&self) -> bool {
         self.stage.needs_blocks() && self.source.feed().is_some()
+    }
+
+    /// Returns whether the source wants to know how its packets arrive here.
+    pub(super) fn may_report(&self) -> bool {
+        self.wanted.outcome.is_none() && !self.stage.is_leaving()
+    }
+
+    fn next_reception(&mut self, now: Instant) -> Option<Body> {
+        let cookie = self.recovery.cookie();
+        if self.may_report() { self.measure.poll(now, cookie) } else { None }
     }
 
     fn next_fetch(&mut self, now: Instant) -> Option<Body> {

@@ -30,6 +30,7 @@ mod commands;
 mod delivery;
 mod help;
 mod manager;
+mod measure;
 mod messages;
 mod packets;
 mod recovery;
@@ -68,6 +69,7 @@ use commands::{Outcome, Wanted};
 use delivery::Delivery;
 use help::Help;
 use manager::{Duty, Manager};
+use measure::Measure;
 use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
 use stage::Stage;
@@ -113,6 +115,8 @@ timers! {
         Digests,
         /// When to do what helpers do.
         Help,
+        /// When to tell the source how its packets arrive.
+        Reception,
     }
 }
 
@@ -137,6 +141,7 @@ pub struct Receiver<K> {
     /// What the parent's repairs of such blocks are worth.
     trial: Trial,
     acks: Acks,
+    measure: Measure,
     duty: Duty,
     /// Its help for other receivers, without a tree.
     help: Option<Box<Help>>,
@@ -185,6 +190,7 @@ impl<K: SymbolSink> Receiver<K> {
             wariness: Wariness::default(),
             trial: Trial::default(),
             acks: Acks::new(),
+            measure: Measure::new(draws.paths),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
@@ -457,6 +463,9 @@ impl<K: SymbolSink> Receiver<K> {
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
         timers.put(Timer::Leave, self.stage.leaves_at());
+        if self.may_report() {
+            timers.put(Timer::Reception, self.measure.next(self.recovery.cookie()));
+        }
         let room = self.delivery.room.opens_at();
         if self.may_fetch() {
             timers.put(Timer::Fetch, self.recovery.next_fetch_at().map(|at| at.max(room)));
@@ -539,7 +548,8 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 | Timer::Ack
                 | Timer::Nack
                 | Timer::Report
-                | Timer::Fetch => {}
+                | Timer::Fetch
+                | Timer::Reception => {}
             }
         }
         self.settle(now);

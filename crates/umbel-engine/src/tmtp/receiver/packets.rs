@@ -34,6 +34,9 @@ impl<K: SymbolSink> Receiver<K> {
         if !data_channel {
             self.check_origin(datagram, purpose, header.index)?;
         }
+        if data_channel && let Some(stamp) = header.stamp {
+            self.measure.on_packet(now, stamp, datagram.payload.len());
+        }
         let full = packet.symbol.len() == usize::from(self.config.shape.symbol_len);
         self.stats.full_received += u64::from(full);
         // In SRM's scheme anyone may repair, also what the source has never sent.
@@ -255,6 +258,9 @@ impl<K: SymbolSink> Receiver<K> {
             Offered::Invalid => Err(DropReason::AbsurdBlock),
             Offered::FarAhead => Err(DropReason::FarAhead),
             Offered::NoRoom => {
+                if purpose == Purpose::First {
+                    self.measure.on_no_room();
+                }
                 self.on_no_room(now, block);
                 Err(DropReason::NoRoom)
             }

@@ -40,6 +40,10 @@ const WRONG: u8 = 2;
 /// the source's address may be forged.
 const WRONG_BY_SOURCE: u8 = 4;
 
+/// A node that was too slow fetches this part of what others fetch at a time: its path carries
+/// little, and what comes at once must fit into its queue.
+const SLOW_FETCHES: u32 = 64;
+
 /// Time from a loss to the first request of LMS, for networks that reorder. The paper has none.
 const LMS_DELAY: Duration = Duration::from_millis(2);
 /// C1 and C2 of SRM's request timers [SRM, loss recovery].
@@ -477,6 +481,8 @@ impl Recovery {
         let most = delivery.room.may_ask(now, reach.timing.t_ack, usize::MAX)?;
         let reception = delivery.reception();
         let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let most =
+            if self.slow { most.min(self.fetching.blocks().div_ceil(SLOW_FETCHES)) } else { most };
         let wait = self.fetch_wait(reach.timing);
         let (cookie, runs) = self.fetching.poll(now, reception, reach.fetched(), most, wait)?;
         let nonce = self.random.next_u64();

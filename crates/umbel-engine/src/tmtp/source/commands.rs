@@ -5,7 +5,7 @@ use umbel_wire::tmtp::{End, limits};
 
 use super::{CLOSING_BEATS, Source, Stage};
 use crate::symbols::SymbolSource;
-use crate::tmtp::api::{BlockCount, SourceCommand, SourceCommandError, SourceEvent};
+use crate::tmtp::api::{BlockCount, SourceCommand, SourceCommandError};
 use crate::tmtp::text::cut;
 use crate::{Instant, Membership};
 
@@ -46,7 +46,6 @@ impl<S: SymbolSource> Source<S> {
             self.stage = Stage::Running;
             self.memberships.extend(self.config.node.group().map(Membership::Join));
             self.heartbeats.begin(now);
-            self.events.push_back(SourceEvent::Rate(self.throttle.rate()));
         }
     }
 

@@ -3,11 +3,10 @@
 //! This is the order in which they go. The domain, the help, the shelf and the fetched blocks know
 //! what is due, and the [`shares`](super::shares) know whose turn it is.
 
-use umbel_wire::SmallBlockHeader;
 use umbel_wire::tmtp::{BlockRun, Body};
 
 use super::{Source, Stage};
-use crate::recovery::{Debts, Filled, Stock, push_packet};
+use crate::recovery::{Debts, Filled, Stock, head_len, push_packet};
 use crate::symbols::{Load, SymbolSource};
 use crate::tmtp::api::{Purpose, SourceEvent};
 use crate::tmtp::catch_up::{Asker, Wanted, index_of};
@@ -41,8 +40,12 @@ impl<S: SymbolSource> Source<S> {
     /// Fills `buf` with what is due. Repairs go first; then new data and fetched blocks share the
     /// rate.
     pub(super) fn poll_data(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
-        if self.domain.any_due() && !self.waits.repairs {
-            match self.domain.fill(now, &mut self.shelf, buf) {
+        let may = self.pace.may_send();
+        buf.limit(RateClass::Data, self.pace.most_together());
+        if may && self.domain.any_due() && !self.waits.repairs {
+            // Who does not hear repairs would take their numbers for losses.
+            let numbers = self.pace.numbers().filter(|_| self.tree.is_all());
+            match self.domain.fill_numbered(now, numbers, &mut self.shelf, buf) {
                 Filled::Packets => {
                     // All of the source's children hear the data channel, and hear it best.
                     let to = Address::Channel(self.config.node.data);
@@ -58,15 +61,15 @@ impl<S: SymbolSource> Source<S> {
         self.look(now);
         let fetched_first = self.shares.fetched_first(self.fetched.any_first());
         let scope = Some(self.config.node.scope);
-        if fetched_first && let Some(transmit) = self.poll_fetched(buf) {
+        if fetched_first && let Some(transmit) = self.poll_fetched(now, buf) {
             return Some(transmit);
         }
-        if self.fill_data(now, buf) {
+        if may && self.fill_data(now, buf) {
             self.shares.on_new(buf.len());
             let to = Address::Channel(self.config.node.data);
             return Some(Transmit::data(to).within(scope));
         }
-        if fetched_first { None } else { self.poll_fetched(buf) }
+        if fetched_first { None } else { self.poll_fetched(now, buf) }
     }
 
     /// Fills `buf` with packets of blocks that are sent for the first time.
@@ -88,15 +91,15 @@ impl<S: SymbolSource> Source<S> {
                     break;
                 }
             };
-            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
+            if !buf.admits(head_len(self.pace.has_numbers()) + symbol.len()) {
                 break;
             }
             if esi == 0 {
                 self.shelf.begin(block);
             }
             let name = (block, k, esi);
-            let feed = self.config.node.feed;
-            push_packet(buf, feed, (Purpose::First, self.index), name, symbol);
+            let (feed, why) = (self.config.node.feed, (Purpose::First, self.index));
+            push_packet((now, buf), self.pace.numbers(), feed, why, name, symbol);
             self.index = self.index.wrapping_add(1);
             self.stats.data_sent += 1;
             self.next = (block, esi + 1);
@@ -144,7 +147,7 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Fills `buf` with packets of one fetched block.
-    fn poll_fetched(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
+    fn poll_fetched(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if self.waits.fetched {
             return None;
         }
@@ -176,7 +179,7 @@ impl<S: SymbolSource> Source<S> {
                     continue;
                 }
             };
-            if !buf.admits(SmallBlockHeader::LEN + symbol.len()) {
+            if !buf.admits(head_len(false) + symbol.len()) {
                 break;
             }
             let k = self.shelf.len_of(block).unwrap_or(1);
@@ -185,7 +188,8 @@ impl<S: SymbolSource> Source<S> {
                 Wanted::By(asker) => index_of(asker.nonce),
                 Wanted::BySeveral => 0,
             };
-            push_packet(buf, feed, (Purpose::Fetched, index), (block, k, esi), symbol);
+            let why = (Purpose::Fetched, index);
+            push_packet((now, buf), None, feed, why, (block, k, esi), symbol);
             to = Some(wanted);
             if let Some(block) = self.fetched.sent(esi) {
                 self.shelf.release_fetched(block);

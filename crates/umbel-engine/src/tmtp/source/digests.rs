@@ -186,7 +186,7 @@ impl<S: SymbolSource> Source<S> {
             }
         }
         let bytes = u64::from(count) * u64::from(self.config.shape.symbol_len);
-        self.questions.paced = now + pause(self.throttle.rate(), bytes);
+        self.questions.paced = now + pause(self.pace.rate(), bytes);
         self.shelf.release_fetched(block);
     }
 

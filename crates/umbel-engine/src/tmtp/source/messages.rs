@@ -1,6 +1,6 @@
 //! Messages of others to the source.
 //!
-//! Each goes to the parts that have its state: the tree, the domain, the throttle, the reports, the
+//! Each goes to the parts that have its state: the tree, the domain, the pace, the reports, the
 //! survey and the fetched blocks. One message concerns several, so this stands apart from them.
 
 use std::net::SocketAddr;
@@ -10,10 +10,13 @@ use std::time::Duration;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
 use umbel_wire::small_block::SmallBlockPacket;
-use umbel_wire::tmtp::{Ack, BlockRun, Body, Message, Nack, NodeId, Report, TreePage};
+use umbel_wire::tmtp::{
+    Ack, BlockRun, Body, Message, Nack, NodeId, ReceiverState, Report, TreePage,
+};
 
 use super::Source;
 use super::digests::Question;
+use super::pace::Reporter;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
 use crate::tmtp::authentic::Opened;
@@ -74,6 +77,10 @@ impl<S: SymbolSource> Source<S> {
                 let asker = Asker { address: from, nonce };
                 self.on_fetch(now, asker, cookie, (&runs, &alone))
             }
+            Body::Reception { nonce, cookie, report } if !arrival.multicast => {
+                let who = Reporter { address: from, node: message.sender, nonce };
+                self.on_reception(now, who, cookie, &report)
+            }
             Body::FetchDigests { nonce, cookie, key, block } if !arrival.multicast => {
                 self.on_fetch_digests(now, Question { address: from, nonce, key, block }, cookie)
             }
@@ -96,14 +103,6 @@ impl<S: SymbolSource> Source<S> {
         let limit = self.next.0 + under_way;
         if self.domain.on_ack(now, id, ack, limit)? {
             self.tree.beacon_soon(now);
-        }
-        let t_ack = self.domain.timing().t_ack;
-        self.throttle.on_ack(now, id, ack, t_ack);
-        let children = self.domain.children().len();
-        if self.config.adaptive_rate
-            && let Some(rate) = self.throttle.review_network(now, children, t_ack)
-        {
-            self.events.push_back(SourceEvent::Rate(rate));
         }
         self.totals.insert(id, ack.totals);
         self.survey.note_losses(now, id, ack.received, ack.lost);
@@ -150,6 +149,9 @@ impl<S: SymbolSource> Source<S> {
         let own = self.config.node.id;
         for receiver in report.receivers.into_iter().filter(|report| report.node != own) {
             let is_child = self.tree.child(receiver.node).is_some();
+            if receiver.state != ReceiverState::Receiving {
+                self.pace.forget(receiver.node);
+            }
             if self.reports.note(id, receiver.clone(), is_child) {
                 self.events.push_back(SourceEvent::Report(receiver));
             }
@@ -209,7 +211,7 @@ impl<S: SymbolSource> Source<S> {
     /// and again, the longer.
     fn gather(&self, blocks: &Range<u32>) -> Duration {
         let bytes = self.bytes_of(blocks.end - blocks.start);
-        let sending = self.throttle.rate().time_for(bytes);
+        let sending = self.pace.rate().time_for(bytes);
         (sending * GATHER).clamp(GATHER_MIN, self.domain.timing().t_ack.max(GATHER_MIN))
     }
 
@@ -249,16 +251,18 @@ impl<S: SymbolSource> Source<S> {
 
     /// Handles what happened in the tree.
     pub(super) fn settle(&mut self, now: Instant) {
+        self.tell_pace(now);
         while let Some(event) = self.tree.poll_event() {
             match event {
                 TreeEvent::ChildJoined { id } => {
                     self.domain.adopt(now, id, self.domain.end(), self.tree.strikes(id));
                     self.totals.insert(id, NEW_CHILD);
                     self.completion.unsettle();
+                    self.pace.on_child();
                 }
                 TreeEvent::ChildLeft { id, .. } => {
                     self.domain.remove(id);
-                    self.throttle.forget(id);
+                    self.pace.forget_child(id);
                     self.totals.remove(&id);
                     let released = self.reports.release(id);
                     self.events.extend(released.into_iter().map(SourceEvent::Report));

@@ -24,6 +24,7 @@ mod digests;
 mod heartbeats;
 mod help;
 mod messages;
+mod pace;
 mod shares;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,7 +42,6 @@ use super::domain::{Domain, Ledger};
 use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
-use super::throttle::{Position, Throttle};
 use super::tree::{Outlook, Tree, UNICAST_HOPS, Way};
 use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
@@ -51,12 +51,15 @@ use completion::Completion;
 use digests::Questions;
 use heartbeats::Heartbeats;
 use help::Help;
+use pace::Pace;
 use shares::Shares;
 
 /// Bytes of a signed heartbeat with its stamp, with some room.
 const SIGNED_LEN: u64 = 350;
-/// Part of the lowest rate, as a divisor, that a heartbeat in each T_ack takes at most.
+/// Part of a slow feed's rate, as a divisor, that a heartbeat in each T_ack takes at most.
 const CONTROL_SHARE: u32 = 4;
+/// Part of the rate at which the feed is slow.
+const SLOWEST: f64 = 0.02;
 /// Most claims of children about receivers that are kept.
 const MAX_REPORTS: usize = 1 << 17;
 /// Most nodes of the tree that are kept while someone looks at it.
@@ -83,8 +86,8 @@ timers! {
         Digests,
         /// When to send a heartbeat.
         Heartbeat,
-        /// When to review the rate, while data flow.
-        Review,
+        /// When to review the rate, or to tell receivers when to report.
+        Pace,
     }
 }
 
@@ -126,7 +129,7 @@ pub struct Source<S> {
     survey: Survey,
     /// Last totals of each child's subtree.
     totals: BTreeMap<NodeId, Totals>,
-    throttle: Throttle,
+    pace: Pace,
     /// Block and symbol that are sent next for the first time.
     next: (u32, u32),
     /// Number of first sendings so far, which is the index in the header of the next.
@@ -137,11 +140,8 @@ pub struct Source<S> {
     paused: bool,
     /// New data may be sent, as far as was known at the last review of the window.
     open: bool,
-    /// Data were sent by the data channel since the last review of the rate.
-    busy: bool,
     shares: Shares,
     heartbeats: Heartbeats,
-    review: Instant,
     acknowledged: u32,
     told: Totals,
     completion: Completion,
@@ -159,7 +159,7 @@ fn timing_of(config: &SourceConfig) -> TimingConfig {
     if !config.node.has_keys() {
         return timing;
     }
-    let slowest = config.rate.scaled(config.min_rate_share);
+    let slowest = config.rate.scaled(SLOWEST);
     let least = slowest.time_for(SIGNED_LEN) * CONTROL_SHARE;
     TimingConfig { t_ack_min: timing.t_ack_min.max(least).min(timing.t_ack_max), ..timing }
 }
@@ -195,20 +195,18 @@ impl<S: SymbolSource> Source<S> {
             reports: Reports::of_root(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),
             totals: BTreeMap::new(),
-            throttle: Throttle::new(config.rate, config.min_rate_share),
+            pace: Pace::new(config.rate, config.congestion, draws.paths),
             next: (0, 0),
             index: 0,
             end: None,
             waits: Waits::default(),
             paused: false,
             open: false,
-            busy: false,
             shares: Shares::new(
                 config.fetch_share,
                 config.fetch_credit.map_or(0.0, |credit| credit.share),
             ),
             heartbeats: Heartbeats::new(config.heartbeat_min, config.heartbeat_max),
-            review: Instant::EPOCH,
             acknowledged: 0,
             told: Totals::default(),
             completion: Completion::default(),
@@ -362,9 +360,7 @@ impl<S: SymbolSource> Source<S> {
         timers.put(Timer::Fetched, self.fetched.next_timeout());
         timers.put(Timer::Digests, self.questions.next().filter(|_| !self.waits.digests));
         timers.set(Timer::Heartbeat, self.heartbeats.next());
-        if self.config.adaptive_rate && self.busy {
-            timers.set(Timer::Review, self.review);
-        }
+        timers.put(Timer::Pace, self.pace.next_timeout());
         timers
     }
 
@@ -375,25 +371,6 @@ impl<S: SymbolSource> Source<S> {
             self.stats.evicted += 1;
             self.events.push_back(SourceEvent::Evicted(id));
             self.tree.evict(now, id);
-        }
-    }
-
-    /// Reviews the rate every T_ack. While nothing is sent this may be late.
-    fn review_if_due(&mut self, now: Instant) {
-        if self.review <= now {
-            self.review = now + self.domain.timing().t_ack;
-            self.adapt_rate(now);
-        }
-    }
-
-    fn adapt_rate(&mut self, now: Instant) {
-        if !self.config.adaptive_rate {
-            return;
-        }
-        let (children, t_ack) = (self.domain.children().len(), self.domain.timing().t_ack);
-        let busy = std::mem::take(&mut self.busy);
-        if let Some(rate) = self.throttle.review(now, children, t_ack, busy) {
-            self.events.push_back(SourceEvent::Rate(rate));
         }
     }
 }
@@ -441,10 +418,10 @@ impl<S: SymbolSource> Engine for Source<S> {
                     self.check_complete(now);
                 }
                 // It is answered when messages are polled.
-                Timer::Digests | Timer::Review => {}
+                Timer::Digests => {}
+                Timer::Pace => self.pace.on_timeout(now),
             }
         }
-        self.review_if_due(now);
         self.settle(now);
     }
 
@@ -466,22 +443,18 @@ impl<S: SymbolSource> Engine for Source<S> {
             return None;
         }
         let transmit = self.poll_data(now, buf)?;
-        if matches!(transmit.to, Address::Channel(_)) {
-            self.busy = true;
-            let position = Position { first: self.index, repairs: self.domain.repairs_sent() };
-            self.throttle.on_sent(now, buf.bytes(), position);
-        }
+        self.pace.on_sent(now);
         Some(transmit)
     }
 
     fn wants(&self, class: RateClass) -> bool {
         let data = self.open && !self.waits.data && self.shelf.len_of(self.next.0).is_some();
-        let repairs =
-            self.domain.any_due() && !self.waits.repairs || self.help.any_due() && !self.waits.help;
+        let to_all = self.domain.any_due() && !self.waits.repairs;
+        let help = self.help.any_due() && !self.waits.help;
         let fetched = self.fetched.any_due() && !self.waits.fetched;
         class == RateClass::Data
             && matches!(self.stage, Stage::Running)
-            && (data || repairs || fetched)
+            && ((data || to_all) && self.pace.may_send() || help || fetched)
     }
 
     fn poll_event(&mut self) -> Option<SourceEvent> {
@@ -504,6 +477,8 @@ impl<S: SymbolSource> Source<S> {
         self.answer_question(now);
         let outlook = self.outlook(now);
         let message = self.outbox.pop_front();
+        let fetched = &self.fetched;
+        let message = message.or_else(|| self.pace.poll_message(now, |to| fetched.cookie(to)));
         let message = message.or_else(|| self.tree.poll_message(now, &outlook));
         // Without a tree, beacons reach receivers where only the data channel does.
         let message = message.filter(|(_, body)| {

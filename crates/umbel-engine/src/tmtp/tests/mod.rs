@@ -8,6 +8,7 @@ mod delivery;
 mod failures;
 mod hostile;
 mod leaving;
+mod pace;
 mod survey;
 mod without_tree;
 mod world;

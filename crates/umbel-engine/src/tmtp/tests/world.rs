@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_wire::feed::Recovery;
+use umbel_wire::reception::ReceptionReport;
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{Body, JoinConfirm, Message, MessageType, Role};
 use umbel_wire::{Channel, Tsi};
@@ -89,6 +90,8 @@ pub(super) struct Feed {
     pub(super) no_questions: bool,
     /// Host whose repairs are wrong.
     pub(super) liar: Option<usize>,
+    /// Changes each report of this host's reception on its way.
+    pub(super) forge_report: Option<(usize, fn(&mut ReceptionReport))>,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
@@ -123,6 +126,11 @@ impl Protocol for Feed {
         }
         if world.liar == Some(from) && SmallBlockPacket::is_one(payload) {
             *payload = with_wrong_symbol(payload);
+        }
+        if let Some((_, forge)) = world.forge_report.filter(|(host, _)| *host == from)
+            && let Some(forged) = with_report(payload, forge)
+        {
+            *payload = forged;
         }
         if let Some(forged) = world.forge_confirm.and_then(|forge| forged(payload, forge)) {
             *payload = forged;
@@ -163,6 +171,16 @@ fn with_wrong_symbol(packet: &[u8]) -> Bytes {
     let mut packet = packet.to_vec();
     *packet.last_mut().expect("a packet has a symbol") ^= 0x55;
     packet.into()
+}
+
+/// Returns a RECEPTION with a forged report.
+fn with_report(payload: &[u8], forge: fn(&mut ReceptionReport)) -> Option<Bytes> {
+    let mut message = Message::parse(payload).ok()?.message()?;
+    let Body::Reception { report, .. } = &mut message.body else { return None };
+    forge(report);
+    let mut payload = Vec::new();
+    message.emit(&mut payload);
+    Some(payload.into())
 }
 
 /// Returns a JOIN_CONFIRM with forged contents.
@@ -241,6 +259,7 @@ impl World {
             authentication,
             no_questions: false,
             liar: None,
+            forge_report: None,
             forge_confirm: None,
         };
         let host = Host { pace: Some(rate), ..Host::new(address(0, 0), 0) };
@@ -336,6 +355,16 @@ impl World {
 
     pub(super) fn receiver_events(&self, host: usize) -> &[ReceiverEvent] {
         &self.receivers[host - 1].events
+    }
+
+    /// Returns the last rate that the source told.
+    pub(super) fn source_rate(&self) -> Rate {
+        let rates = self.source_events.iter().rev();
+        let mut rates = rates.filter_map(|event| match event {
+            SourceEvent::Rate(rate) => Some(*rate),
+            _ => None,
+        });
+        rates.next().expect("the rate is told at the start")
     }
 
     pub(super) fn source_command(&mut self, command: SourceCommand) {

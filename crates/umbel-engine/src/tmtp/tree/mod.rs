@@ -274,6 +274,11 @@ impl Tree {
         if self.flat { self.scope } else { self.family.radius() }
     }
 
+    /// Returns whether all receivers are this node's own children.
+    pub(super) fn is_all(&self) -> bool {
+        self.flat || self.family.managers() == 0
+    }
+
     /// Returns the hops to the farthest child, if there is one.
     pub(super) fn farthest(&self) -> Option<u8> {
         (!self.family.is_empty()).then(|| self.family.radius())

@@ -340,7 +340,7 @@ fn receive(
     config.node.address = node.address().context("a node has an address")?;
     config.check()?;
     // A manager repairs no faster than the source sends.
-    let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::LEN;
+    let packet_len = usize::from(feed.symbol_len) + SmallBlockHeader::STAMPED_LEN;
     let about = About { feed, start: options.start, line: admission.line };
     let host = RecvHost::new(about, observer.clone(), store).with_silence(silence);
     let driver = wiring

@@ -54,7 +54,7 @@ pub(super) struct Path {
 
 impl Path {
     pub(super) fn new(feed: &Feed) -> Path {
-        let payload = u64::from(feed.symbol_len) + SmallBlockHeader::LEN as u64;
+        let payload = u64::from(feed.symbol_len) + SmallBlockHeader::STAMPED_LEN as u64;
         let headers = super::super::family(&feed.data).header_bytes() as u64;
         let (bits, rate) = (PACKETS * payload * 8, feed.kbit_per_s.max(1));
         let (packet, sending) = (payload + headers, Duration::from_millis(bits / rate));

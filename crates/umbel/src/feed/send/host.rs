@@ -515,6 +515,14 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                 let name = known.unwrap_or_else(|| format!("node {:016x}", node.0));
                 self.observer.note(&format!("{name} is too slow: the feed goes on without it"));
             }
+            SourceEvent::Aside { node, address, carries } => {
+                let known = self.receivers.get(&node).map(|heard| heard.report.name.clone());
+                let name = known.unwrap_or_else(|| format!("node {:016x}", node.0));
+                self.observer.note(&format!(
+                    "the path to {name} ({address}) carries {carries}, less than the others': it is \
+                     not waited for, and fetches what it lacks"
+                ));
+            }
             SourceEvent::Complete => {
                 if self.stage == Stage::Sending {
                     self.complete(io.now());

@@ -25,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
+use umbel_engine::congestion::{CongestionConfig, PaceTo};
 use umbel_engine::tmtp::{Authentication, FetchCredit, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
@@ -79,8 +80,8 @@ pub struct SendOptions {
     pub family: Option<Family>,
     /// The group of the data channel. Default: a source-specific one.
     pub group: Option<IpAddr>,
-    /// Most bits of UDP payload per second. Default: 90 % of what the interface says of itself, at
-    /// most 900 Mbit/s.
+    /// Most bits of UDP payload per second. Default: what the interface says of itself. The rate is
+    /// what the paths to the receivers carry.
     pub rate: Option<Rate>,
     /// K: most domain managers that are children of one node; at least 1.
     pub max_children: u16,
@@ -288,8 +289,9 @@ pub fn send(
     let version = version::next(&state_dir, directory::version_now())?;
     let last_word: [u8; 32] = random()?;
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
-    let rate = options.rate.unwrap_or_else(|| channel::default_rate(&interface));
-    let packet_len = usize::from(packet_len(options.mtu, &interface, family)?);
+    let rate = options.rate.unwrap_or_else(|| channel::most_rate(&interface));
+    let most_len = packet_len(options.mtu, &interface, family)?;
+    let packet_len = usize::from(most_len);
     let symbol_len = symbol_len(packet_len, options.recovery);
     let AdmitList { names, keys, owners } = options.admit;
     if !names.is_empty() && keys.is_empty() && options.token.is_none() {
@@ -358,6 +360,9 @@ pub fn send(
         version,
     };
     let mut config = config(&feed, authentication, options.max_children, rate)?;
+    // Nobody serves those apart that carry less, so all are waited for.
+    let congestion = CongestionConfig::new(rate, most_len.into());
+    config.congestion = Some(CongestionConfig { pace_to: PaceTo::All, ..congestion });
     config.history = plan.history();
     config.last_word = Some(last_word);
     config.check()?;
@@ -382,11 +387,13 @@ pub fn send(
 
 /// Returns the length of symbols that fit packets of this length, and whatever carries them.
 fn symbol_len(packet_len: usize, recovery: Recovery) -> u16 {
-    let around = match recovery {
-        Recovery::Lms => lms::limits::AROUND_PACKET,
+    // Packets on the data channel have a stamp, those that routers carry have none.
+    let head = match recovery {
+        Recovery::Lms => SmallBlockHeader::LEN + lms::limits::AROUND_PACKET,
         Recovery::Tree | Recovery::Srm | Recovery::Source => 0,
     };
-    (packet_len - SmallBlockHeader::LEN).saturating_sub(around).max(8) as u16 & !7
+    let head = head.max(SmallBlockHeader::STAMPED_LEN);
+    packet_len.saturating_sub(head).max(8) as u16 & !7
 }
 
 /// Opens the port at which the source hears unicast and the domain group.

@@ -1,0 +1,434 @@
+//! The rate of the data channel: fixed, or what the paths to the receivers carry.
+//!
+//! All packets that everybody hears on the data channel have numbers. Receivers anywhere in the
+//! tree report how they arrive, by unicast, and the [controller](crate::congestion) derives the
+//! rate. A report counts if it has the cookie of the address that it comes from. Receivers are told
+//! apart by address, since in an open feed their numbers are not proved.
+//!
+//! What is known of the paths is forgotten when the last receiver is gone. Each child that comes
+//! then gives the source the packets of a first round trip.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use umbel_wire::reception::{ReceptionReport, ReportSchedule};
+use umbel_wire::tmtp::{Body, NodeId};
+
+use super::Source;
+use super::messages::MAX_OUTBOX;
+use crate::Instant;
+use crate::bucket::{self, Limiter};
+use crate::chance::Generator;
+use crate::congestion::{CongestionConfig, Controller, Event};
+use crate::recovery::ChannelNumbers;
+use crate::symbols::SymbolSource;
+use crate::tmtp::api::SourceEvent;
+use crate::tmtp::drops::DropReason;
+use crate::tmtp::tree::Way;
+use crate::units::Rate;
+
+/// Most receivers whose reports count, in all and at one host.
+const MAX_REPORTERS: usize = 1 << 14;
+/// See above.
+const MAX_PER_HOST: u32 = 256;
+/// Most answers a second, and at once, to reports without a cookie.
+const COOKIES: bucket::Limit = bucket::Limit { per_s: 2_000, burst: 2_000 };
+/// Time, while packets are sent, after which a silent receiver is forgotten, and between two looks
+/// for such.
+const SILENT: Duration = Duration::from_secs(60);
+/// See above.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Time after which a receiver that goes on to report is told again: the last time may have been
+/// lost.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
+/// A receiver that reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reporter {
+    /// Its address, where it has got its cookie.
+    pub(super) address: SocketAddr,
+    /// Its number, by its own words.
+    pub(super) node: NodeId,
+    /// Number that shows it whose words it hears.
+    pub(super) nonce: u64,
+}
+
+/// What is known of a receiver that reports.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    who: Reporter,
+    heard: Instant,
+    told: Instant,
+    /// Whether its path carries too little for the channel.
+    left: bool,
+}
+
+/// The rate of the data channel.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The rate without a controller.
+    fixed: Rate,
+    control: Option<Control>,
+    /// Whether the fixed rate was told.
+    told: bool,
+}
+
+/// Congestion control of the data channel.
+#[derive(Debug)]
+struct Control {
+    config: CongestionConfig,
+    random: Generator,
+    controller: Controller<SocketAddr>,
+    numbers: ChannelNumbers,
+    /// Number of the next packet, as the controller knows it.
+    counted: u32,
+    last_sent: Instant,
+    known: BTreeMap<SocketAddr, Known>,
+    nodes: BTreeSet<(NodeId, SocketAddr)>,
+    /// Number of receivers at each host.
+    hosts: BTreeMap<IpAddr, u32>,
+    /// Receivers that are to be told when to report.
+    due: BTreeSet<SocketAddr>,
+    looked: Instant,
+    cookies: Limiter,
+}
+
+impl Pace {
+    pub(super) fn new(fixed: Rate, config: Option<CongestionConfig>, random: Generator) -> Pace {
+        Pace { fixed, control: config.map(|config| Control::new(config, random)), told: false }
+    }
+
+    /// Returns the present rate.
+    pub(super) fn rate(&self) -> Rate {
+        self.control.as_ref().map_or(self.fixed, |control| control.controller.rate())
+    }
+
+    /// Returns whether a packet that everybody hears may be sent.
+    pub(super) fn may_send(&self) -> bool {
+        self.control.as_ref().is_none_or(|control| control.controller.may_send())
+    }
+
+    /// Returns the most packets that may leave together.
+    pub(super) fn most_together(&self) -> usize {
+        let most = self.control.as_ref().and_then(|control| control.controller.most_together());
+        most.map_or(usize::MAX, |most| most as usize)
+    }
+
+    /// Returns whether packets have numbers.
+    pub(super) fn has_numbers(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// Returns the numbers of the channel's packets, if they have any.
+    pub(super) fn numbers(&mut self) -> Option<&mut ChannelNumbers> {
+        self.control.as_mut().map(|control| &mut control.numbers)
+    }
+
+    /// Notes that packets have left.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        if let Some(control) = &mut self.control {
+            control.on_sent(now);
+        }
+    }
+
+    /// Notes a new child. Nothing is known of its path.
+    pub(super) fn on_child(&mut self) {
+        if let Some(control) = &mut self.control
+            && control.controller.is_empty()
+        {
+            control.begin();
+        }
+    }
+
+    /// Forgets a receiver that wants nothing more.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        if let Some(control) = &mut self.control {
+            control.forget_node(node, true);
+        }
+    }
+
+    /// Forgets a child that is gone, unless it was dismissed since its path carries too little: it
+    /// would be a newcomer with its next report.
+    pub(super) fn forget_child(&mut self, node: NodeId) {
+        if let Some(control) = &mut self.control {
+            control.forget_node(node, false);
+        }
+    }
+
+    /// Returns the time at which [`on_timeout`](Pace::on_timeout) is due.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.control.as_ref().and_then(|control| control.controller.next())
+    }
+
+    /// Does what is due.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if let Some(control) = &mut self.control {
+            control.controller.on_timeout(now);
+            control.forget_silent(now);
+        }
+    }
+
+    /// Returns the next news of the rate.
+    fn poll_event(&mut self) -> Option<SourceEvent> {
+        let Some(control) = &mut self.control else {
+            let told = std::mem::replace(&mut self.told, true);
+            return (!told).then_some(SourceEvent::Rate(self.fixed));
+        };
+        control.poll_event()
+    }
+
+    /// Returns the next message to a receiver, which has this cookie.
+    pub(super) fn poll_message(
+        &mut self,
+        now: Instant,
+        cookie: impl FnOnce(SocketAddr) -> u64,
+    ) -> Option<(Way, Body)> {
+        let control = self.control.as_mut()?;
+        while let Some(address) = control.due.pop_first() {
+            let Some(known) = control.known.get_mut(&address) else { continue };
+            known.told = now;
+            let (nonce, cookie) = (known.who.nonce, cookie(address));
+            let schedule = control.controller.schedule(&address);
+            return Some((Way::Host(address), Body::Reports { nonce, cookie, schedule }));
+        }
+        None
+    }
+}
+
+impl Control {
+    fn new(config: CongestionConfig, mut random: Generator) -> Control {
+        let controller = Controller::new(config, None, random.clone());
+        random.jump();
+        Control {
+            config,
+            random,
+            controller,
+            numbers: ChannelNumbers::default(),
+            counted: 0,
+            last_sent: Instant::EPOCH,
+            known: BTreeMap::new(),
+            nodes: BTreeSet::new(),
+            hosts: BTreeMap::new(),
+            due: BTreeSet::new(),
+            looked: Instant::EPOCH,
+            cookies: Limiter::new(COOKIES),
+        }
+    }
+
+    /// Begins anew, with other receivers.
+    fn begin(&mut self) {
+        self.controller = Controller::new(self.config, None, self.random.clone());
+        self.random.jump();
+        self.controller.start_at(self.numbers.next());
+    }
+
+    fn on_sent(&mut self, now: Instant) {
+        let next = self.numbers.next();
+        if std::mem::replace(&mut self.counted, next) != next {
+            self.last_sent = now;
+            self.controller.on_sent(now, next);
+        }
+    }
+
+    /// Takes the report of a receiver at an address that is its own.
+    fn hear(
+        &mut self,
+        now: Instant,
+        who: Reporter,
+        report: &ReceptionReport,
+    ) -> Result<(), DropReason> {
+        self.forget_silent(now);
+        let (address, host) = (who.address, host_of(who.address.ip()));
+        let Some(known) = self.known.get_mut(&address) else {
+            let here = self.hosts.get(&host).copied().unwrap_or(0);
+            if self.known.len() >= MAX_REPORTERS || here >= MAX_PER_HOST {
+                return Err(DropReason::OverLimit);
+            }
+            self.known.insert(address, Known { who, heard: now, told: now, left: false });
+            self.nodes.insert((who.node, address));
+            *self.hosts.entry(host).or_default() += 1;
+            self.due.insert(address);
+            self.controller.hear(now, address, host, report);
+            return Ok(());
+        };
+        if known.who.node != who.node {
+            self.nodes.remove(&(known.who.node, address));
+            self.nodes.insert((who.node, address));
+        }
+        (known.who, known.heard) = (who, now);
+        if now.since(known.told) >= TELL_AGAIN {
+            self.due.insert(address);
+        }
+        self.controller.hear(now, address, host, report);
+        Ok(())
+    }
+
+    /// Forgets a node; one whose path carries too little only if it has `finished`.
+    fn forget_node(&mut self, node: NodeId, finished: bool) {
+        let least = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
+        let of_node = self.nodes.range((node, least)..).take_while(|(id, _)| *id == node);
+        let addresses: Vec<SocketAddr> = of_node.map(|&(_, address)| address).collect();
+        for address in addresses {
+            if finished || self.known.get(&address).is_none_or(|known| !known.left) {
+                self.forget(address);
+            }
+        }
+    }
+
+    fn forget(&mut self, address: SocketAddr) {
+        let Some(known) = self.known.remove(&address) else { return };
+        self.nodes.remove(&(known.who.node, address));
+        self.due.remove(&address);
+        let host = host_of(address.ip());
+        if let Some(count) = self.hosts.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(&host);
+            }
+        }
+        self.controller.forget(&address);
+    }
+
+    /// Forgets receivers that were silent for long, though there was something to report.
+    fn forget_silent(&mut self, now: Instant) {
+        if now.since(self.looked) < LOOK_EVERY {
+            return;
+        }
+        self.looked = now;
+        let is_silent = |known: &&Known| {
+            let address = &known.who.address;
+            let patience = (self.controller.schedule(address).latest * 4).max(SILENT);
+            self.last_sent.since(known.heard) > patience
+        };
+        let silent = self.known.values().filter(is_silent);
+        let silent: Vec<SocketAddr> = silent.map(|known| known.who.address).collect();
+        for address in silent {
+            self.forget(address);
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<SourceEvent> {
+        while let Some(event) = self.controller.poll_event() {
+            match event {
+                Event::Rate(rate) => return Some(SourceEvent::Rate(rate)),
+                Event::Left { who, carries } => {
+                    let Some(known) = self.known.get_mut(&who) else { continue };
+                    known.left = true;
+                    let Reporter { node, address, .. } = known.who;
+                    return Some(SourceEvent::Aside { node, address, carries });
+                }
+                Event::Schedule { who, .. } => {
+                    self.due.insert(who);
+                }
+                Event::ScheduleOthers(schedule) => {
+                    let controller = &self.controller;
+                    let has_it = |who: &&SocketAddr| controller.schedule(who) == schedule;
+                    self.due.extend(self.known.keys().filter(has_it));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns what counts as one host: an address of IPv4, or the network of one of IPv6.
+fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+    }
+}
+
+impl<S: SymbolSource> Source<S> {
+    /// Handles a report of how packets arrive. A host that has not shown that it is where its
+    /// address says gets a cookie.
+    pub(super) fn on_reception(
+        &mut self,
+        now: Instant,
+        who: Reporter,
+        cookie: u64,
+        report: &ReceptionReport,
+    ) -> Result<(), DropReason> {
+        let control = self.pace.control.as_mut().ok_or(DropReason::Unexpected)?;
+        let good = self.fetched.cookie(who.address);
+        if cookie == good {
+            return control.hear(now, who, report);
+        }
+        if self.outbox.len() >= MAX_OUTBOX || !control.cookies.take(now) {
+            return Err(DropReason::OverLimit);
+        }
+        let schedule = ReportSchedule::START;
+        let answer = Body::Reports { nonce: who.nonce, cookie: good, schedule };
+        self.outbox.push_back((Way::Host(who.address), answer));
+        Err(DropReason::NoCookie)
+    }
+
+    /// Tells the application what became of the rate. Who carries too little for it is not waited
+    /// for, and fetches what it lacks.
+    pub(super) fn tell_pace(&mut self, now: Instant) {
+        while let Some(event) = self.pace.poll_event() {
+            if let SourceEvent::Aside { node, address, .. } = event
+                && self.tree.child(node).is_some_and(|child| child.address == address)
+            {
+                self.tree.evict(now, node);
+                self.stats.evicted += 1;
+            }
+            self.events.push_back(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::generator;
+
+    fn control() -> Control {
+        let most = Rate::from_bits_per_s(100_000_000).unwrap();
+        Control::new(CongestionConfig::new(most, 1_400), generator(1))
+    }
+
+    fn reporter(address: SocketAddr, node: u64) -> Reporter {
+        Reporter { address, node: NodeId(node), nonce: 7 }
+    }
+
+    fn at(s: u64) -> Instant {
+        Instant::EPOCH + Duration::from_secs(s)
+    }
+
+    #[test]
+    fn a_host_has_a_share_of_the_places() {
+        let mut control = control();
+        let report = ReceptionReport::default();
+        let mut taken = |net: u16, n: u16| {
+            let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, net, 1, 2, 3, n);
+            let who = reporter(SocketAddr::new(ip.into(), 9), u64::from(n));
+            control.hear(at(1), who, &report).is_ok()
+        };
+        assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), MAX_PER_HOST as usize);
+        assert!(taken(2, 1), "another network");
+        let all = (3..200).map(|net| (0..256).filter(|&n| taken(net, n)).count()).sum::<usize>();
+        assert_eq!(all + MAX_PER_HOST as usize + 1, MAX_REPORTERS);
+    }
+
+    #[test]
+    fn the_silent_and_the_gone_are_forgotten() {
+        let mut control = control();
+        let report = ReceptionReport::default();
+        let address = |n: u8| SocketAddr::from(([10, 0, 0, n], 9));
+        for n in 1..4 {
+            control.hear(at(1), reporter(address(n), n.into()), &report).unwrap();
+        }
+        control.forget_node(NodeId(2), true);
+        assert_eq!(control.known.len(), 2);
+        // Nothing was sent that could be reported.
+        control.hear(at(200), reporter(address(1), 1), &report).unwrap();
+        assert_eq!(control.known.len(), 2);
+        control.last_sent = at(250);
+        control.hear(at(300), reporter(address(1), 1), &report).unwrap();
+        assert_eq!((control.known.len(), control.nodes.len(), control.hosts.len()), (1, 1, 1));
+    }
+}
