@@ -74,6 +74,21 @@ pub enum Limit<Who> {
     Silence,
 }
 
+impl<Who> Limit<Who> {
+    /// Names the receiver in another way.
+    pub fn map<Name>(self, name: impl FnOnce(Who) -> Name) -> Limit<Name> {
+        match self {
+            Limit::Start => Limit::Start,
+            Limit::Path(who) => Limit::Path(name(who)),
+            Limit::Machine(who) => Limit::Machine(name(who)),
+            Limit::Source => Limit::Source,
+            Limit::Bound => Limit::Bound,
+            Limit::Policy => Limit::Policy,
+            Limit::Silence => Limit::Silence,
+        }
+    }
+}
+
 /// The path to a receiver, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathStatus {

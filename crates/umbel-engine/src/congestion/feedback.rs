@@ -5,7 +5,6 @@
 //! - *Others*: seldom, and when their paths get into trouble.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::reception::ReportSchedule;
@@ -17,6 +16,7 @@ use super::config::feedback::{
     SAMPLE_LATEST, SAMPLE_PACKETS, SPREAD_MOST, SPREAD_SHARE,
 };
 use crate::chance::{Generator, uniform};
+use crate::shares::Origin;
 
 /// How often a receiver reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ struct Tracked {
 #[derive(Clone, Debug)]
 pub(super) struct Feedback<Who> {
     random: Generator,
-    /// Number of receivers at each address.
-    names: BTreeMap<IpAddr, u32>,
+    /// Number of receivers at each host.
+    names: BTreeMap<Origin, u32>,
     members: usize,
     tracked: BTreeMap<Who, Tracked>,
     drawn: usize,
@@ -66,8 +66,8 @@ impl<Who: Ord + Clone> Feedback<Who> {
         }
     }
 
-    /// Returns the number of receivers at an address.
-    pub(super) fn names(&self, from: IpAddr) -> u32 {
+    /// Returns the number of receivers at a host.
+    pub(super) fn names(&self, from: Origin) -> u32 {
         self.names.get(&from).copied().unwrap_or(1).max(1)
     }
 
@@ -87,7 +87,7 @@ impl<Who: Ord + Clone> Feedback<Who> {
     }
 
     /// Takes a new receiver in.
-    pub(super) fn join(&mut self, who: &Who, from: IpAddr, events: &mut VecDeque<Event<Who>>) {
+    pub(super) fn join(&mut self, who: &Who, from: Origin, events: &mut VecDeque<Event<Who>>) {
         self.members += 1;
         let names = self.names.entry(from).or_default();
         *names += 1;
@@ -130,7 +130,7 @@ impl<Who: Ord + Clone> Feedback<Who> {
     }
 
     /// Forgets a receiver.
-    pub(super) fn leave(&mut self, who: &Who, from: IpAddr) {
+    pub(super) fn leave(&mut self, who: &Who, from: Origin) {
         self.members = self.members.saturating_sub(1);
         if let Some(names) = self.names.get_mut(&from) {
             *names -= 1;

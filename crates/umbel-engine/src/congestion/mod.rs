@@ -82,7 +82,6 @@ pub(crate) use meter::Meter;
 pub(crate) use reporter::Reporter;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::reception::{ReceptionReport, ReportSchedule};
@@ -94,6 +93,7 @@ use self::phases::Phase;
 use self::silence::Silence;
 use crate::Instant;
 use crate::chance::Generator;
+use crate::shares::Origin;
 use crate::units::Rate;
 
 /// The rate of a channel. Receivers are identified by `Who`.
@@ -126,8 +126,8 @@ pub(crate) struct Controller<Who> {
     allowed: Allowed,
     silence: Silence,
     paths: BTreeMap<Who, Path>,
-    /// Receivers that left the pace, and their addresses.
-    left: BTreeMap<Who, IpAddr>,
+    /// Receivers that left the pace, and their hosts.
+    left: BTreeMap<Who, Origin>,
     feedback: Feedback<Who>,
     /// The receiver whose path limits the rate, as it was decided last, and when that was.
     limiting: Option<Who>,
@@ -271,7 +271,7 @@ impl<Who: Ord + Clone> Controller<Who> {
     }
 
     /// Notes a receiver that will report. Its [schedule](Controller::schedule) is known at once.
-    pub(crate) fn join(&mut self, now: Instant, who: Who, from: IpAddr) {
+    pub(crate) fn join(&mut self, now: Instant, who: Who, from: Origin) {
         let _ = now;
         if self.paths.contains_key(&who) || self.left.contains_key(&who) {
             return;
@@ -314,8 +314,8 @@ impl<Who: Ord + Clone> Controller<Who> {
         })
     }
 
-    /// Takes the report of a receiver that sent it from the address `from`.
-    pub(crate) fn hear(&mut self, now: Instant, who: &Who, from: IpAddr, report: &ReceptionReport) {
+    /// Takes the report of a receiver at the host `from`.
+    pub(crate) fn hear(&mut self, now: Instant, who: &Who, from: Origin, report: &ReceptionReport) {
         if self.left.contains_key(who) {
             return;
         }

@@ -11,7 +11,7 @@ use super::config::pace::GAIN;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing<Who> {
     pub(super) who: Who,
-    /// Receivers that it stands for: less than one if others have its address.
+    /// Receivers that it stands for: less than one if others are at its host.
     pub(super) weight: f64,
     /// Rate that the path carries, in bits per second.
     pub(super) carries: f64,

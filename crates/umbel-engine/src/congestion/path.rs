@@ -1,6 +1,5 @@
 //! A model of the path to one receiver: what it carries, and whether that is its limit.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::reception::{ChannelStamp, ReceptionReport};
@@ -18,6 +17,7 @@ use super::evidence::{Delivered, Delivery, Overruns, Trouble};
 use super::loss::{Finding, Loss};
 use super::tally::Tally;
 use crate::Instant;
+use crate::shares::Origin;
 
 /// Why a path carries no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) enum News {
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     /// Address from which its receiver reports.
-    pub(super) from: IpAddr,
+    pub(super) from: Origin,
     pub(super) rtt: Rtt,
     /// Time of the last report.
     pub(super) heard: Option<Instant>,
@@ -170,7 +170,7 @@ impl Train {
 }
 
 impl Path {
-    pub(super) fn new(from: IpAddr) -> Path {
+    pub(super) fn new(from: Origin) -> Path {
         Path {
             from,
             rtt: Rtt::default(),

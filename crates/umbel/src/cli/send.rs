@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::json;
-use umbel_engine::units::{ByteCount, Rate, counted, rate_text};
+use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::interface::Family;
 use umbel_wire::feed::{FeedContent, Recovery};
 use umbel_wire::session::SessionName;
 
 use super::duration::parse_duration;
 use super::output::{Output, plain};
-use super::rate::parse_rate;
+use super::pace::PaceArgs;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
 use super::token::TokenFileArgs;
 use super::{left_out, signals};
@@ -60,10 +60,8 @@ pub(super) struct SendArgs {
     /// Multicast group of the data channel [default: a source-specific one]
     #[arg(long, value_name = "ADDRESS")]
     group: Option<IpAddr>,
-    /// Highest rate, such as 100M or 1.5Mbit (bits per second) or 12MB/s (bytes) [default: the
-    /// link's]; the rate is what the paths carry
-    #[arg(long, value_parser = parse_rate)]
-    rate: Option<Rate>,
+    #[command(flatten)]
+    pace: PaceArgs,
     /// Most subnets that are direct children of one node of the tree
     #[arg(long, default_value_t = 8, value_name = "NUMBER",
         value_parser = clap::value_parser!(u16).range(1..))]
@@ -148,7 +146,7 @@ impl SendArgs {
             interface: self.interface,
             family: self.ipv6.then_some(Family::V6),
             group: self.group,
-            rate: self.rate,
+            pace: self.pace.options(),
             max_children: self.k,
             wait_for: self.wait_for.0,
             scope: self.scope,
@@ -302,7 +300,8 @@ fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
     if let Some((time, past)) = second {
         let (before, after) = (past.rate_bits_per_s as f64, now.rate_bits_per_s as f64);
         if (after - before).abs() > NEWS * before {
-            tracing::info!("the rate is {} now", rate_text(now.rate_bits_per_s));
+            let limit = now.limit.as_ref().map_or(String::new(), |limit| format!(", {limit}"));
+            tracing::info!("the rate is {} now{limit}", rate_text(now.rate_bits_per_s));
         }
         tracing::debug!(
             "{} of {} acknowledged, {}; {} of {} done",
@@ -353,7 +352,7 @@ impl SendObserver for Teller<SendSnapshot> {
         };
         let sealed = if feed.sealed.is_some() { ", sealed," } else { "" };
         self.output.note(format!(
-            "sending {what}{sealed} as `{}` on {} by {} at {}; receive it with:",
+            "sending {what}{sealed} as `{}` on {} by {} at most {}; receive it with:",
             feed.name, feed.data, interface, rate
         ));
         let output = if feed.content == FeedContent::Pipe { "-" } else { "DIR" };
@@ -381,7 +380,8 @@ impl SendObserver for Teller<SendSnapshot> {
             return self.meter.message(&format!("waiting; {receivers} so far"));
         }
         let failed = if failed > 0 { format!(", {failed} gave up") } else { String::new() };
-        self.meter.bytes(bytes_done, bytes, &format!("{done} of {receivers} done{failed}"));
+        let limit = snapshot.limit.as_ref().map_or(String::new(), |limit| format!(", {limit}"));
+        self.meter.bytes(bytes_done, bytes, &format!("{done} of {receivers} done{failed}{limit}"));
     }
 
     fn receiver(&self, receiver: &ReceiverLine) {

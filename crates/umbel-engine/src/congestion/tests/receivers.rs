@@ -1,6 +1,5 @@
 //! Many receivers: whose path counts, and how often they report.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::link::LinkSpec;
@@ -22,10 +21,8 @@ fn paths(rates: &[f64], rtt: f64) -> Spec {
 /// Receivers behind one link.
 fn shared(rate: f64, rtt: f64, count: usize) -> Spec {
     let link = LinkSpec::new(rate, (rate / 8.0 * rtt).max(20.0 * f64::from(PACKET)));
-    let receiver = |n: usize| {
-        let address = IpAddr::from([10, 1, (n >> 8) as u8, n as u8]);
-        ReceiverSpec { address, ..ReceiverSpec::new(0, secs(rtt)) }
-    };
+    let receiver =
+        |n: usize| ReceiverSpec { origin: origin(1, n), ..ReceiverSpec::new(0, secs(rtt)) };
     Spec::new(vec![link], (0..count).map(receiver).collect())
 }
 

@@ -1,11 +1,11 @@
 //! What a world is made of.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::link::LinkSpec;
 use super::tcp::Kind;
 use crate::congestion::CongestionConfig;
+use crate::shares::Origin;
 use crate::units::Rate;
 
 /// Bytes of a packet.
@@ -32,7 +32,12 @@ pub(super) struct ReceiverSpec {
     pub(super) joins: Duration,
     /// Share of its reports that are lost.
     pub(super) report_loss: f64,
-    pub(super) address: IpAddr,
+    pub(super) origin: Origin,
+}
+
+/// Returns host `n` of network `net`.
+pub(super) fn origin(net: u8, n: usize) -> Origin {
+    Origin::of([10, net, (n >> 8) as u8, n as u8].into())
 }
 
 impl ReceiverSpec {
@@ -48,7 +53,7 @@ impl ReceiverSpec {
             report_late: Duration::ZERO,
             joins: Duration::ZERO,
             report_loss: 0.0,
-            address: IpAddr::from([10, 0, (link >> 8) as u8, link as u8]),
+            origin: origin(0, link),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use umbel_wire::reception::{ChannelStamp, ReceptionReport};
 
 use super::link::Link;
-pub(super) use super::spec::{HostSpec, PACKET, ReceiverSpec, Spec};
+pub(super) use super::spec::{HostSpec, PACKET, ReceiverSpec, Spec, origin};
 use super::tcp::Flow;
 use crate::Instant;
 use crate::chance::{Generator, generator, uniform};
@@ -200,8 +200,8 @@ impl World {
         match next {
             Next::Join(n) => {
                 self.receivers[n].joined = true;
-                let address = self.receivers[n].spec.address;
-                self.controller.join(now, n, address);
+                let origin = self.receivers[n].spec.origin;
+                self.controller.join(now, n, origin);
                 let schedule = self.controller.schedule(&n);
                 self.receivers[n].reporter.set_schedule(schedule);
                 self.controller_changed();
@@ -221,11 +221,11 @@ impl World {
             Next::Report(n) => {
                 let receiver = &mut self.receivers[n];
                 let Some((_, report)) = receiver.reports.pop_front() else { return };
-                let address = receiver.spec.address;
+                let origin = receiver.spec.origin;
                 if let Some(&(at, _)) = receiver.reports.front() {
                     self.push(instant(at), Next::Report(n));
                 }
-                self.controller.hear(now, &n, address, &report);
+                self.controller.hear(now, &n, origin, &report);
                 if self.trace && std::env::var("TRACE").unwrap() == "2" {
                     let state =
                         format!("{:?}", (self.controller.phase, self.controller.paths[&n].bound));

@@ -29,6 +29,7 @@ use crate::repository::config::{SourceConfig, StartConfig};
 use crate::repository::drops::DropReason;
 use crate::repository::missing::Missing;
 use crate::repository::scheduler::Scheduler;
+use crate::shares::Origin;
 use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::units::Rate;
 use crate::{Address, Instant, RateClass, SessionId, Transmit, TransmitBuf};
@@ -123,7 +124,7 @@ impl<S: SymbolSource> DataChannel<S> {
         client.wanted.insert(toi);
         if !std::mem::replace(&mut client.reports, true) {
             let (remote, rtt) = (client.remote, client.rtt);
-            if let Some(schedule) = self.pace.join(turn.now, session, remote, rtt) {
+            if let Some(schedule) = self.pace.join(turn.now, session, Origin::of(remote), rtt) {
                 turn.announcer.say(turn.clients, session, ServerMessage::Reports(schedule));
             }
             self.tell_pace(turn);
@@ -203,7 +204,7 @@ impl<S: SymbolSource> DataChannel<S> {
     ) -> Result<(), DropReason> {
         let client = turn.clients.get(session).filter(|client| client.reports);
         let remote = client.ok_or(DropReason::NotWanted)?.remote;
-        self.pace.hear(turn.now, session, remote, report);
+        self.pace.hear(turn.now, session, Origin::of(remote), report);
         self.tell_pace(turn);
         Ok(())
     }

@@ -4,13 +4,13 @@
 //! [controller](crate::congestion) derives the rate. When the last of them is done, what is known of
 //! the paths is forgotten: the next may be others.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 
 use crate::chance::Generator;
 use crate::congestion::{CongestionConfig, Controller, Event, Limit, PathStatus};
+use crate::shares::Origin;
 use crate::units::Rate;
 use crate::{Instant, SessionId};
 
@@ -53,7 +53,7 @@ impl Pace {
         &mut self,
         now: Instant,
         session: SessionId,
-        from: IpAddr,
+        from: Origin,
         rtt: Duration,
     ) -> Option<ReportSchedule> {
         let config = self.config?;
@@ -88,7 +88,7 @@ impl Pace {
         &mut self,
         now: Instant,
         session: SessionId,
-        from: IpAddr,
+        from: Origin,
         report: &ReceptionReport,
     ) {
         if let Some(controller) = &mut self.controller {

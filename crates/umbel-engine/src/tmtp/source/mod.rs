@@ -43,6 +43,7 @@ use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
 use super::tree::{Outlook, Tree, UNICAST_HOPS, Way};
+use crate::congestion::Limit;
 use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
 use crate::timers::timers;
@@ -239,6 +240,11 @@ impl<S: SymbolSource> Source<S> {
             totals: self.sum(),
             ..self.stats
         }
+    }
+
+    /// Returns what limits the rate of the data channel, and since when; `None` for a fixed rate.
+    pub fn limit(&self) -> Option<(Limit<NodeId>, Instant)> {
+        self.pace.limit()
     }
 
     /// Returns the source's place in the control tree, which is the root.

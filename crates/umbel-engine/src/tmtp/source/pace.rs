@@ -9,7 +9,7 @@
 //! then gives the source the packets of a first round trip.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use umbel_wire::reception::{ReceptionReport, ReportSchedule};
@@ -20,8 +20,9 @@ use super::messages::MAX_OUTBOX;
 use crate::Instant;
 use crate::bucket::{self, Limiter};
 use crate::chance::Generator;
-use crate::congestion::{CongestionConfig, Controller, Event};
+use crate::congestion::{CongestionConfig, Controller, Event, Limit};
 use crate::recovery::ChannelNumbers;
+use crate::shares::{Origin, Shares};
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
 use crate::tmtp::drops::DropReason;
@@ -31,7 +32,7 @@ use crate::units::Rate;
 /// Most receivers whose reports count, in all and at one host.
 const MAX_REPORTERS: usize = 1 << 14;
 /// See above.
-const MAX_PER_HOST: u32 = 256;
+const MAX_PER_HOST: usize = 64;
 /// Most answers a second, and at once, to reports without a cookie.
 const COOKIES: bucket::Limit = bucket::Limit { per_s: 2_000, burst: 2_000 };
 /// Time, while packets are sent, after which a silent receiver is forgotten, and between two looks
@@ -86,8 +87,7 @@ struct Control {
     last_sent: Instant,
     known: BTreeMap<SocketAddr, Known>,
     nodes: BTreeSet<(NodeId, SocketAddr)>,
-    /// Number of receivers at each host.
-    hosts: BTreeMap<IpAddr, u32>,
+    places: Shares<SocketAddr>,
     /// Receivers that are to be told when to report.
     due: BTreeSet<SocketAddr>,
     looked: Instant,
@@ -102,6 +102,14 @@ impl Pace {
     /// Returns the present rate.
     pub(super) fn rate(&self) -> Rate {
         self.control.as_ref().map_or(self.fixed, |control| control.controller.rate())
+    }
+
+    /// Returns what limits the rate, and since when, if there is a controller.
+    pub(super) fn limit(&self) -> Option<(Limit<NodeId>, Instant)> {
+        let control = self.control.as_ref()?;
+        let (limit, since) = control.controller.limit();
+        let node = |address| control.known.get(&address).map_or(NodeId(0), |known| known.who.node);
+        Some((limit.map(node), since))
     }
 
     /// Returns whether a packet that everybody hears may be sent.
@@ -209,7 +217,7 @@ impl Control {
             last_sent: Instant::EPOCH,
             known: BTreeMap::new(),
             nodes: BTreeSet::new(),
-            hosts: BTreeMap::new(),
+            places: Shares::new(MAX_REPORTERS, MAX_PER_HOST),
             due: BTreeSet::new(),
             looked: Instant::EPOCH,
             cookies: Limiter::new(COOKIES),
@@ -239,17 +247,15 @@ impl Control {
         report: &ReceptionReport,
     ) -> Result<(), DropReason> {
         self.forget_silent(now);
-        let (address, host) = (who.address, host_of(who.address.ip()));
+        let (address, origin) = (who.address, Origin::of(who.address.ip()));
+        if let Some(lost) = self.places.enter(origin, address).map_err(|_| DropReason::OverLimit)? {
+            self.forget(lost);
+        }
         let Some(known) = self.known.get_mut(&address) else {
-            let here = self.hosts.get(&host).copied().unwrap_or(0);
-            if self.known.len() >= MAX_REPORTERS || here >= MAX_PER_HOST {
-                return Err(DropReason::OverLimit);
-            }
             self.known.insert(address, Known { who, heard: now, told: now, left: false });
             self.nodes.insert((who.node, address));
-            *self.hosts.entry(host).or_default() += 1;
             self.due.insert(address);
-            self.controller.hear(now, address, host, report);
+            self.controller.hear(now, &address, origin, report);
             return Ok(());
         };
         if known.who.node != who.node {
@@ -260,7 +266,7 @@ impl Control {
         if now.since(known.told) >= TELL_AGAIN {
             self.due.insert(address);
         }
-        self.controller.hear(now, address, host, report);
+        self.controller.hear(now, &address, origin, report);
         Ok(())
     }
 
@@ -280,13 +286,7 @@ impl Control {
         let Some(known) = self.known.remove(&address) else { return };
         self.nodes.remove(&(known.who.node, address));
         self.due.remove(&address);
-        let host = host_of(address.ip());
-        if let Some(count) = self.hosts.get_mut(&host) {
-            *count -= 1;
-            if *count == 0 {
-                self.hosts.remove(&host);
-            }
-        }
+        self.places.leave(address);
         self.controller.forget(&address);
     }
 
@@ -329,16 +329,6 @@ impl Control {
             }
         }
         None
-    }
-}
-
-/// Returns what counts as one host: an address of IPv4, or the network of one of IPv6.
-fn host_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => {
-            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-        }
     }
 }
 
@@ -403,15 +393,14 @@ mod tests {
     fn a_host_has_a_share_of_the_places() {
         let mut control = control();
         let report = ReceptionReport::default();
-        let mut taken = |net: u16, n: u16| {
-            let ip = Ipv6Addr::new(0x2001, 0xdb8, 0, net, 1, 2, 3, n);
-            let who = reporter(SocketAddr::new(ip.into(), 9), u64::from(n));
-            control.hear(at(1), who, &report).is_ok()
+        let mut taken = |net: u8, n: u16| {
+            let address = SocketAddr::from(([10, 0, 0, net], n));
+            control.hear(at(1), reporter(address, n.into()), &report).is_ok()
         };
-        assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), MAX_PER_HOST as usize);
-        assert!(taken(2, 1), "another network");
-        let all = (3..200).map(|net| (0..256).filter(|&n| taken(net, n)).count()).sum::<usize>();
-        assert_eq!(all + MAX_PER_HOST as usize + 1, MAX_REPORTERS);
+        assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), MAX_PER_HOST);
+        assert!(taken(2, 1), "another host");
+        control.forget_node(NodeId(0), true);
+        assert_eq!(control.known.len(), control.places.len());
     }
 
     #[test]
@@ -429,6 +418,6 @@ mod tests {
         assert_eq!(control.known.len(), 2);
         control.last_sent = at(250);
         control.hear(at(300), reporter(address(1), 1), &report).unwrap();
-        assert_eq!((control.known.len(), control.nodes.len(), control.hosts.len()), (1, 1, 1));
+        assert_eq!((control.known.len(), control.nodes.len(), control.places.len()), (1, 1, 1));
     }
 }

@@ -11,6 +11,7 @@ use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{ReceiverReport, ReceiverState, Totals};
 
+use crate::endpoint::pace::LimitReport;
 use crate::feed::admission::Receipts;
 
 use super::{ReceiverLine, SendObserver, SendSnapshot, SendSummary, WaitFor};
@@ -407,6 +408,12 @@ impl<C: Content> SendHost<C> {
         tell(io, SourceCommand::Close);
     }
 
+    /// Returns the name by which a receiver reports, or its number.
+    fn name_of(&self, node: NodeId) -> String {
+        let known = self.receivers.get(&node).map(|heard| heard.report.name.clone());
+        known.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("node {:016x}", node.0))
+    }
+
     /// Returns the bytes of the content that all receivers acknowledged that the source waits for.
     /// Where none ever was, none did.
     fn acknowledged_bytes(&self) -> u64 {
@@ -417,8 +424,11 @@ impl<C: Content> SendHost<C> {
         self.content.bytes_below(acknowledged.min(blocks_sent), blocks_sent)
     }
 
-    fn snapshot(&mut self) -> SendSnapshot {
+    fn snapshot(&mut self, io: &Machine<'_, C>) -> SendSnapshot {
         let (bytes, totals) = (self.content.bytes(), self.stats.totals);
+        let limit = io.engine().limit().map(|(limit, since)| {
+            LimitReport::new(&limit, io.now().since(since), |node| Some(self.name_of(*node)))
+        });
         SendSnapshot {
             stage: match self.stage {
                 Stage::Waiting => "waiting",
@@ -432,6 +442,7 @@ impl<C: Content> SendHost<C> {
             done: totals.done,
             failed: totals.failed,
             rate_bits_per_s: self.rate.bits_per_s(),
+            limit,
             stalls: self.stats.stalls,
             trouble: self.trouble.take(),
         }
@@ -511,13 +522,11 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
             }
             SourceEvent::Tree(_) => {}
             SourceEvent::Evicted(node) => {
-                let known = self.receivers.get(&node).map(|heard| heard.report.name.clone());
-                let name = known.unwrap_or_else(|| format!("node {:016x}", node.0));
+                let name = self.name_of(node);
                 self.observer.note(&format!("{name} is too slow: the feed goes on without it"));
             }
             SourceEvent::Aside { node, address, carries } => {
-                let known = self.receivers.get(&node).map(|heard| heard.report.name.clone());
-                let name = known.unwrap_or_else(|| format!("node {:016x}", node.0));
+                let name = self.name_of(node);
                 self.observer.note(&format!(
                     "the path to {name} ({address}) carries {carries}, less than the others': it is \
                      not waited for, and fetches what it lacks"
@@ -547,7 +556,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
         io.wake_at(Some(io.now() + TICK));
         self.advance(io);
         self.drops = io.engine().drops().to_string();
-        let snapshot = self.snapshot();
+        let snapshot = self.snapshot(io);
         if let Some(trouble) = snapshot.trouble.as_ref().filter(|_| !self.told_trouble) {
             self.told_trouble = true;
             self.observer.note(&format!("packets do not leave: {trouble}"));

@@ -25,7 +25,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::congestion::{CongestionConfig, PaceTo};
 use umbel_engine::tmtp::{Authentication, FetchCredit, NodeConfig, Source, SourceConfig};
 use umbel_engine::units::Rate;
 use umbel_net::interface::{Family, Interface};
@@ -44,6 +43,7 @@ use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
 use super::shape_of;
 use crate::directory::{self, Announcer};
+use crate::endpoint::pace::{LimitReport, PaceOptions};
 use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Wiring, channel, packet_len, random};
@@ -80,9 +80,8 @@ pub struct SendOptions {
     pub family: Option<Family>,
     /// The group of the data channel. Default: a source-specific one.
     pub group: Option<IpAddr>,
-    /// Most bits of UDP payload per second. Default: what the interface says of itself. The rate is
-    /// what the paths to the receivers carry.
-    pub rate: Option<Rate>,
+    /// The rate of the data channel.
+    pub pace: PaceOptions,
     /// K: most domain managers that are children of one node; at least 1.
     pub max_children: u16,
     /// Condition on which sending begins.
@@ -120,7 +119,7 @@ impl SendOptions {
             interface: None,
             family: None,
             group: None,
-            rate: None,
+            pace: PaceOptions::default(),
             max_children: 8,
             wait_for: WaitFor::Receivers(1),
             scope: 32,
@@ -169,6 +168,8 @@ pub struct SendSnapshot {
     pub failed: u32,
     /// Current rate in bits per second.
     pub rate_bits_per_s: u64,
+    /// What limits it.
+    pub limit: Option<LimitReport>,
     /// Number of times that the slowest receivers made the source wait.
     pub stalls: u64,
     /// Reason why packets cannot leave, if they cannot.
@@ -289,7 +290,7 @@ pub fn send(
     let version = version::next(&state_dir, directory::version_now())?;
     let last_word: [u8; 32] = random()?;
     let (mut data, domain) = super::channels(tsi, address, options.group)?;
-    let rate = options.rate.unwrap_or_else(|| channel::most_rate(&interface));
+    let rate = options.pace.rate.unwrap_or_else(|| channel::most_rate(&interface));
     let most_len = packet_len(options.mtu, &interface, family)?;
     let packet_len = usize::from(most_len);
     let symbol_len = symbol_len(packet_len, options.recovery);
@@ -360,9 +361,7 @@ pub fn send(
         version,
     };
     let mut config = config(&feed, authentication, options.max_children, rate)?;
-    // Nobody serves those apart that carry less, so all are waited for.
-    let congestion = CongestionConfig::new(rate, most_len.into());
-    config.congestion = Some(CongestionConfig { pace_to: PaceTo::All, ..congestion });
+    config.congestion = Some(options.pace.congestion(rate, most_len)?);
     config.history = plan.history();
     config.last_word = Some(last_word);
     config.check()?;
