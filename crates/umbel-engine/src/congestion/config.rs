@@ -197,6 +197,8 @@ pub(super) mod pace {
 
     /// Factor on what is delivered to all by which it must grow for a receiver to leave.
     pub(in crate::congestion) const GAIN: f64 = 1.25;
+    /// Factor on what a path carries by which the rate is so much more that it may leave.
+    pub(in crate::congestion) const BEHIND: f64 = 2.0;
     /// Time between two decisions, for each receiver: they look at all paths.
     pub(in crate::congestion) const DECIDE_EVERY: Duration = Duration::from_micros(20);
     /// Factor on the slowest path's rate from which on another one is known to carry more.

@@ -314,6 +314,14 @@ impl<Who: Ord + Clone> Controller<Who> {
         })
     }
 
+    /// Returns whether the path of a receiver carries so much less than the present rate that it may
+    /// soon leave. It is not certain: its machine may have stalled.
+    pub(crate) fn is_behind(&self, who: &Who) -> bool {
+        let is_narrow =
+            |path: &Path| path.bound.is_some() && path.carries * config::pace::BEHIND < self.rate;
+        self.left.contains_key(who) || self.paths.get(who).is_some_and(is_narrow)
+    }
+
     /// Takes the report of a receiver at the host `from`.
     pub(crate) fn hear(&mut self, now: Instant, who: &Who, from: Origin, report: &ReceptionReport) {
         if self.left.contains_key(who) {
@@ -358,8 +366,8 @@ impl<Who: Ord + Clone> Controller<Who> {
         }
         if self.limiting.as_ref() == Some(who) {
             self.limiting = None;
-            self.decided = Instant::EPOCH;
         }
+        self.decided = Instant::EPOCH;
     }
 
     /// Does what is due.

@@ -72,6 +72,8 @@ pub(crate) enum Unfounded {
     NotLacking,
     /// Too many repairs wait.
     TooMany,
+    /// The child's path carries much less than is sent now. Repairs would be lost as well.
+    Behind,
 }
 
 /// Result of filling a buffer.

@@ -139,8 +139,7 @@ pub enum SourceEvent {
     Tree(TreeEntry),
     /// Child that held up the feed and is no longer waited for.
     Evicted(NodeId),
-    /// The path of a receiver carries less than the channel's rate. It is not waited for any more,
-    /// and fetches what it lacks.
+    /// The path of a receiver carries less than the channel's rate. It does not count any more.
     Aside {
         /// The receiver, by its own words.
         node: NodeId,
@@ -148,6 +147,8 @@ pub enum SourceEvent {
         address: SocketAddr,
         /// Rate that its path carries.
         carries: Rate,
+        /// Whether it was a child, which now fetches what it lacks.
+        was_child: bool,
     },
     /// The feed has ended, and every known receiver has all of it, gave up or left.
     Complete,

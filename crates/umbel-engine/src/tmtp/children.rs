@@ -50,6 +50,8 @@ enum Standing {
     Counts,
     /// The feed goes on without it. It may catch up.
     Passed,
+    /// The feed goes on without it while its path carries much less than is sent.
+    Behind,
     /// It is being dismissed.
     Evicted,
 }
@@ -85,6 +87,11 @@ impl Child {
     /// Returns whether its progress counts for the window.
     pub(super) fn counts(&self) -> bool {
         self.standing == Standing::Counts
+    }
+
+    /// Returns whether its path carries much less than is sent.
+    pub(super) fn is_behind(&self) -> bool {
+        self.standing == Standing::Behind
     }
 
     /// Returns whether it made no progress for a while.
@@ -309,6 +316,15 @@ impl Children {
     /// Goes on without a child until it has caught up.
     pub(super) fn pass(&mut self, id: NodeId) {
         self.stand(id, Standing::Passed);
+    }
+
+    /// Goes on without a child while its path carries much less than is sent.
+    pub(super) fn set_behind(&mut self, now: Instant, id: NodeId, behind: bool) {
+        let Some(child) = self.children.get_mut(&id) else { return };
+        if child.standing != Standing::Evicted && child.is_behind() != behind {
+            child.on_progress(now);
+            self.stand(id, if behind { Standing::Behind } else { Standing::Counts });
+        }
     }
 
     fn stand(&mut self, id: NodeId, standing: Standing) {

@@ -56,6 +56,8 @@ drop_reasons! {
     FarAhead,
     /// A NACK asks for what was repaired a moment ago.
     HeldDown,
+    /// A NACK is from a child whose path carries much less than is sent now.
+    Behind,
     /// A FETCH has no good cookie.
     NoCookie,
 }
@@ -67,6 +69,7 @@ impl From<Unfounded> for DropReason {
             Unfounded::Old => DropReason::Duplicate,
             Unfounded::NotLacking => DropReason::HeldDown,
             Unfounded::TooMany => DropReason::OverLimit,
+            Unfounded::Behind => DropReason::Behind,
         }
     }
 }

@@ -100,15 +100,6 @@ pub(crate) fn is_source_specific(group: IpAddr) -> bool {
     }
 }
 
-/// Returns 90 % of the speed that the interface reports, within 1 to 900 Mbit/s; 5 Mbit/s over
-/// Wi-Fi, where multicast is sent at the slowest rate that every station understands.
-pub(crate) fn default_rate(interface: &Interface) -> Rate {
-    let wireless = std::path::Path::new("/sys/class/net").join(&interface.name).join("wireless");
-    let bits = if wireless.exists() { 5e6 } else { most_rate(interface).bits_per_s() as f64 * 0.9 };
-    Rate::from_bits_per_s((bits as u64).clamp(1_000_000, 900_000_000))
-        .unwrap_or_else(|| unreachable!("it is not 0"))
-}
-
 /// Returns the speed that the interface reports, at least 1 Mbit/s; 10 Gbit/s if it reports none.
 pub(crate) fn most_rate(interface: &Interface) -> Rate {
     let speed = std::path::Path::new("/sys/class/net").join(&interface.name).join("speed");

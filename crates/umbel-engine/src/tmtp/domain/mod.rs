@@ -166,6 +166,18 @@ impl Domain {
         self.advance();
     }
 
+    /// Goes on without a child while its path carries much less than is sent. It is not repaired for:
+    /// that would cost the others, and would be lost as well.
+    pub(super) fn set_behind(&mut self, now: Instant, id: NodeId, behind: bool) {
+        self.children.set_behind(now, id, behind);
+        self.advance();
+    }
+
+    /// Returns whether a child's path carries much less than is sent.
+    pub(super) fn is_behind(&self, id: NodeId) -> bool {
+        self.children.get(id).is_some_and(Child::is_behind)
+    }
+
     /// Returns the first block that not every child that counts has acknowledged.
     pub(super) fn acked_below(&self) -> u32 {
         self.children.acked_below().map_or(self.intervals.end(), |acked| {
@@ -267,6 +279,9 @@ impl Domain {
             return Err(Unfounded::NotLacking);
         }
         self.ledger.load.nacks += 1;
+        if self.is_behind(id) {
+            return Err(Unfounded::Behind);
+        }
         let mut result = Ok(());
         for run in &nack.runs {
             for block in run.run.blocks() {

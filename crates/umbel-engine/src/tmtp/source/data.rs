@@ -146,7 +146,7 @@ impl<S: SymbolSource> Source<S> {
         self.events.push_back(SourceEvent::Gone(reason));
     }
 
-    /// Fills `buf` with packets of one fetched block.
+    /// Fills `buf` with packets of fetched blocks for one receiver, or for several.
     fn poll_fetched(&mut self, now: Instant, buf: &mut TransmitBuf) -> Option<Transmit> {
         if self.waits.fetched {
             return None;
@@ -164,6 +164,14 @@ impl<S: SymbolSource> Source<S> {
             if to.is_some_and(|to| to != wanted) {
                 break;
             }
+            // What the last receiver fetches is measured, as what all hear.
+            let to_one = match wanted {
+                Wanted::By(asker) => !self.pace.is_last(asker.address),
+                Wanted::BySeveral => false,
+            };
+            if !to_one && !self.pace.may_send() {
+                break;
+            }
             if last != Some(block) {
                 self.shelf.prefetch(block, esi..esi + left);
                 last = Some(block);
@@ -179,17 +187,18 @@ impl<S: SymbolSource> Source<S> {
                     continue;
                 }
             };
-            if !buf.admits(head_len(false) + symbol.len()) {
+            let numbers = self.pace.numbers().filter(|_| !to_one);
+            if !buf.admits(head_len(numbers.is_some()) + symbol.len()) {
                 break;
             }
             let k = self.shelf.len_of(block).unwrap_or(1);
             let feed = self.config.node.feed;
             let index = match wanted {
-                Wanted::By(asker) => index_of(asker.nonce),
-                Wanted::BySeveral => 0,
+                Wanted::By(asker) if to_one => index_of(asker.nonce),
+                Wanted::By(_) | Wanted::BySeveral => 0,
             };
             let why = (Purpose::Fetched, index);
-            push_packet((now, buf), None, feed, why, (block, k, esi), symbol);
+            push_packet((now, buf), numbers, feed, why, (block, k, esi), symbol);
             to = Some(wanted);
             if let Some(block) = self.fetched.sent(esi) {
                 self.shelf.release_fetched(block);
@@ -201,8 +210,10 @@ impl<S: SymbolSource> Source<S> {
         self.stats.fetched_sent += sent as u64;
         let scope = self.config.node.scope;
         Some(match to? {
-            Wanted::By(asker) => Transmit::data(Address::Host(asker.address)),
-            Wanted::BySeveral => {
+            Wanted::By(asker) if !self.pace.is_last(asker.address) => {
+                Transmit::data(Address::Host(asker.address))
+            }
+            Wanted::By(_) | Wanted::BySeveral => {
                 Transmit::data(Address::Channel(self.config.node.data)).within(Some(scope))
             }
         })

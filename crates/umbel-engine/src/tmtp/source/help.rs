@@ -112,7 +112,7 @@ impl<S: SymbolSource> Source<S> {
                 self.help.pongs.push_back((from, nonce));
                 Ok(())
             }
-            Message::Request(request) => self.on_request(now, &request),
+            Message::Request(request) => self.on_request(now, from, &request),
             // The last router also offers its repliers to the source, which needs none.
             Message::Advertisement { .. } if matches!(self.help.way, Way::Lms(_)) => Ok(()),
             _ => Err(DropReason::Unexpected),
@@ -120,14 +120,24 @@ impl<S: SymbolSource> Source<S> {
     }
 
     /// Handles a request that no receiver could answer, or that no router has steered to one.
-    fn on_request(&mut self, now: Instant, request: &Request) -> Result<(), DropReason> {
+    fn on_request(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        request: &Request,
+    ) -> Result<(), DropReason> {
         let Way::Lms(dmcasts) = &mut self.help.way else { return Err(DropReason::Unexpected) };
         let ours = self.config.node.data.destination();
         if request.channel.destination() != ours || request.tsi != self.config.node.feed {
             return Err(DropReason::OtherSession);
         }
-        if request.turning_point.is_none() && !self.help.unsteered.take(now) {
-            return Err(DropReason::OverLimit);
+        if request.turning_point.is_none() {
+            if self.pace.is_behind(from) {
+                return Err(Unfounded::Behind.into());
+            }
+            if !self.help.unsteered.take(now) {
+                return Err(DropReason::OverLimit);
+            }
         }
         let mut result = Ok(());
         for (block, lack) in lacks_of(request.units) {

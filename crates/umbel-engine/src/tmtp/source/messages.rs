@@ -17,6 +17,7 @@ use umbel_wire::tmtp::{
 use super::Source;
 use super::digests::Question;
 use super::pace::Reporter;
+use crate::recovery::Unfounded;
 use crate::symbols::SymbolSource;
 use crate::tmtp::api::SourceEvent;
 use crate::tmtp::authentic::Opened;
@@ -122,6 +123,9 @@ impl<S: SymbolSource> Source<S> {
         }
         self.tree.check_child_in_group(id, arrival.from)?;
         if self.config.node.recovery == Recovery::Srm {
+            if self.domain.is_behind(id) {
+                return Err(Unfounded::Behind.into());
+            }
             return self.on_nack_in_group(now, nack, arrival.hops_left);
         }
         Ok(self.domain.on_nack(now, id, nack, &self.shelf)?)
@@ -183,6 +187,10 @@ impl<S: SymbolSource> Source<S> {
         let lowest = self.config.history.map_or(0, |_| self.shelf.lowest()).max(head);
         let mut gone = Vec::new();
         let mut result = Ok(());
+        // More would be lost while others have a rate that its path does not carry.
+        let most = if self.pace.is_behind(address) { 1 } else { u32::MAX };
+        let first = runs.first().map(|run| BlockRun { count: run.count.min(most), ..*run });
+        let runs = if most == 1 { first.as_slice() } else { runs };
         for run in runs {
             let lost = run.first.max(head)..run.end().min(lowest);
             if !lost.is_empty() {
@@ -258,7 +266,7 @@ impl<S: SymbolSource> Source<S> {
                     self.domain.adopt(now, id, self.domain.end(), self.tree.strikes(id));
                     self.totals.insert(id, NEW_CHILD);
                     self.completion.unsettle();
-                    self.pace.on_child();
+                    self.pace.on_child(id);
                 }
                 TreeEvent::ChildLeft { id, .. } => {
                     self.domain.remove(id);

@@ -8,7 +8,7 @@
 //! What is known of the paths is forgotten when the last receiver is gone. Each child that comes
 //! then gives the source the packets of a first round trip.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -90,6 +90,11 @@ struct Control {
     places: Shares<SocketAddr>,
     /// Receivers that are to be told when to report.
     due: BTreeSet<SocketAddr>,
+    /// Receivers whose paths carry much less than is sent now, and news of them.
+    behind: BTreeSet<SocketAddr>,
+    moved: VecDeque<(NodeId, SocketAddr, bool)>,
+    /// Whether a receiver was forgotten.
+    fewer: bool,
     looked: Instant,
     cookies: Limiter,
 }
@@ -133,6 +138,17 @@ impl Pace {
         self.control.as_mut().map(|control| &mut control.numbers)
     }
 
+    /// Finds the rate of those that are left, if one is behind that perhaps need not be.
+    fn reconsider(&mut self, now: Instant) {
+        if let Some(control) = &mut self.control
+            && std::mem::take(&mut control.fewer)
+            && !control.behind.is_empty()
+        {
+            control.controller.on_timeout(now);
+            control.compare_all();
+        }
+    }
+
     /// Notes that packets have left.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if let Some(control) = &mut self.control {
@@ -140,19 +156,38 @@ impl Pace {
         }
     }
 
-    /// Notes a new child. Nothing is known of its path.
-    pub(super) fn on_child(&mut self) {
-        if let Some(control) = &mut self.control
-            && control.controller.is_empty()
-        {
-            control.begin();
+    /// Notes a new child. Nothing is known of its path, or nothing that still holds.
+    pub(super) fn on_child(&mut self, node: NodeId) {
+        if let Some(control) = &mut self.control {
+            control.forget_where(node, |known| known.left);
+            if control.controller.is_empty() {
+                control.begin();
+            }
         }
+    }
+
+    /// Returns whether the path to a receiver carries much less than is sent now.
+    pub(super) fn is_behind(&self, address: SocketAddr) -> bool {
+        self.control.as_ref().is_some_and(|control| control.behind.contains(&address))
+    }
+
+    /// Returns whether there is no other receiver that reports.
+    pub(super) fn is_last(&self, address: SocketAddr) -> bool {
+        self.control
+            .as_ref()
+            .is_some_and(|control| control.known.len() == 1 && control.known.contains_key(&address))
+    }
+
+    /// Returns the next receiver whose path carries much less than is sent from now on, or does not
+    /// any more.
+    fn poll_moved(&mut self) -> Option<(NodeId, SocketAddr, bool)> {
+        self.control.as_mut().and_then(|control| control.moved.pop_front())
     }
 
     /// Forgets a receiver that wants nothing more.
     pub(super) fn forget(&mut self, node: NodeId) {
         if let Some(control) = &mut self.control {
-            control.forget_node(node, true);
+            control.forget_where(node, |_| true);
         }
     }
 
@@ -160,7 +195,7 @@ impl Pace {
     /// would be a newcomer with its next report.
     pub(super) fn forget_child(&mut self, node: NodeId) {
         if let Some(control) = &mut self.control {
-            control.forget_node(node, false);
+            control.forget_where(node, |known| !known.left);
         }
     }
 
@@ -219,6 +254,9 @@ impl Control {
             nodes: BTreeSet::new(),
             places: Shares::new(MAX_REPORTERS, MAX_PER_HOST),
             due: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            moved: VecDeque::new(),
+            fewer: false,
             looked: Instant::EPOCH,
             cookies: Limiter::new(COOKIES),
         }
@@ -256,6 +294,7 @@ impl Control {
             self.nodes.insert((who.node, address));
             self.due.insert(address);
             self.controller.hear(now, &address, origin, report);
+            self.compare(address);
             return Ok(());
         };
         if known.who.node != who.node {
@@ -267,16 +306,34 @@ impl Control {
             self.due.insert(address);
         }
         self.controller.hear(now, &address, origin, report);
+        self.compare(address);
         Ok(())
     }
 
-    /// Forgets a node; one whose path carries too little only if it has `finished`.
-    fn forget_node(&mut self, node: NodeId, finished: bool) {
+    /// Compares a path with the present rate.
+    fn compare(&mut self, address: SocketAddr) {
+        let behind = self.controller.is_behind(&address);
+        let is_news =
+            if behind { self.behind.insert(address) } else { self.behind.remove(&address) };
+        if let Some(known) = self.known.get(&address).filter(|_| is_news) {
+            self.moved.push_back((known.who.node, address, behind));
+        }
+    }
+
+    /// Compares the paths that were too narrow with the present rate.
+    fn compare_all(&mut self) {
+        for address in self.behind.clone() {
+            self.compare(address);
+        }
+    }
+
+    /// Forgets a node, where this is so.
+    fn forget_where(&mut self, node: NodeId, so: impl Fn(&Known) -> bool) {
         let least = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), 0);
         let of_node = self.nodes.range((node, least)..).take_while(|(id, _)| *id == node);
         let addresses: Vec<SocketAddr> = of_node.map(|&(_, address)| address).collect();
         for address in addresses {
-            if finished || self.known.get(&address).is_none_or(|known| !known.left) {
+            if self.known.get(&address).is_some_and(&so) {
                 self.forget(address);
             }
         }
@@ -286,8 +343,18 @@ impl Control {
         let Some(known) = self.known.remove(&address) else { return };
         self.nodes.remove(&(known.who.node, address));
         self.due.remove(&address);
+        if self.behind.remove(&address) {
+            self.moved.push_back((known.who.node, address, false));
+        }
         self.places.leave(address);
         self.controller.forget(&address);
+        self.fewer = true;
+        // The rate of those that are gone is nobody's any more.
+        if !self.known.is_empty() && self.known.values().all(|known| known.left) {
+            self.known.values_mut().for_each(|known| known.left = false);
+            self.begin();
+            self.compare_all();
+        }
     }
 
     /// Forgets receivers that were silent for long, though there was something to report.
@@ -311,12 +378,16 @@ impl Control {
     fn poll_event(&mut self) -> Option<SourceEvent> {
         while let Some(event) = self.controller.poll_event() {
             match event {
-                Event::Rate(rate) => return Some(SourceEvent::Rate(rate)),
+                Event::Rate(rate) => {
+                    self.compare_all();
+                    return Some(SourceEvent::Rate(rate));
+                }
                 Event::Left { who, carries } => {
                     let Some(known) = self.known.get_mut(&who) else { continue };
                     known.left = true;
                     let Reporter { node, address, .. } = known.who;
-                    return Some(SourceEvent::Aside { node, address, carries });
+                    let was_child = false;
+                    return Some(SourceEvent::Aside { node, address, carries, was_child });
                 }
                 Event::Schedule { who, .. } => {
                     self.due.insert(who);
@@ -359,14 +430,21 @@ impl<S: SymbolSource> Source<S> {
     /// Tells the application what became of the rate. Who carries too little for it is not waited
     /// for, and fetches what it lacks.
     pub(super) fn tell_pace(&mut self, now: Instant) {
-        while let Some(event) = self.pace.poll_event() {
-            if let SourceEvent::Aside { node, address, .. } = event
-                && self.tree.child(node).is_some_and(|child| child.address == address)
+        self.pace.reconsider(now);
+        while let Some(mut event) = self.pace.poll_event() {
+            if let SourceEvent::Aside { node, address, was_child, .. } = &mut event
+                && self.tree.child(*node).is_some_and(|child| child.address == *address)
             {
-                self.tree.evict(now, node);
+                *was_child = true;
+                self.tree.evict(now, *node);
                 self.stats.evicted += 1;
             }
             self.events.push_back(event);
+        }
+        while let Some((node, address, behind)) = self.pace.poll_moved() {
+            if self.tree.child(node).is_some_and(|child| child.address == address) {
+                self.domain.set_behind(now, node, behind);
+            }
         }
     }
 }
@@ -399,7 +477,7 @@ mod tests {
         };
         assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), MAX_PER_HOST);
         assert!(taken(2, 1), "another host");
-        control.forget_node(NodeId(0), true);
+        control.forget_where(NodeId(0), |_| true);
         assert_eq!(control.known.len(), control.places.len());
     }
 
@@ -411,7 +489,7 @@ mod tests {
         for n in 1..4 {
             control.hear(at(1), reporter(address(n), n.into()), &report).unwrap();
         }
-        control.forget_node(NodeId(2), true);
+        control.forget_where(NodeId(2), |_| true);
         assert_eq!(control.known.len(), 2);
         // Nothing was sent that could be reported.
         control.hear(at(200), reporter(address(1), 1), &report).unwrap();

@@ -414,6 +414,7 @@ impl World {
             DropReason::Duplicate,
             DropReason::FarAhead,
             DropReason::HeldDown,
+            DropReason::Behind,
             DropReason::NoCookie,
         ] {
             self.may_drop(reason);

@@ -29,6 +29,8 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The same if one of them was in the tree and never spoke: it may have lost its place, and be on
 /// its way back.
 const ABSENT: Duration = Duration::from_secs(10);
+/// Most receivers with narrow paths that are waited for at the end.
+const MOST_ASIDE: usize = 1 << 12;
 /// Reason that receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 /// State of a receiver that is not on a list with keys.
@@ -146,6 +148,9 @@ pub(crate) struct SendHost<C> {
     /// Time since which all receivers that came have everything, though not all of it was sent.
     idle: Option<Instant>,
     receivers: BTreeMap<NodeId, Heard>,
+    /// Receivers whose paths carry too little for the channel. They fetch what they lack, and are
+    /// waited for while the source has something to send.
+    aside: BTreeSet<NodeId>,
     /// Most receivers that were in the tree at a time.
     most: u32,
     /// Names on a list with keys that came. Nobody else's word takes one away.
@@ -180,6 +185,7 @@ impl<C: Content> SendHost<C> {
             finished: false,
             idle: None,
             receivers: BTreeMap::new(),
+            aside: BTreeSet::new(),
             most: 0,
             came: BTreeSet::new(),
             failure: None,
@@ -215,6 +221,10 @@ impl<C: Content> SendHost<C> {
                 let (name, node) = (name.clone(), String::new());
                 receivers.push(ReceiverLine { name, node, state: "missing", reason: None });
             }
+        }
+        for node in self.aside.iter().filter(|node| !self.receivers.contains_key(node)) {
+            let (name, node) = (String::new(), format!("{:016x}", node.0));
+            receivers.push(ReceiverLine { name, node, state: "receiving", reason: None });
         }
         for receiver in receivers.iter_mut().filter(|receiver| receiver.state == "receiving") {
             receiver.state = "vanished";
@@ -303,7 +313,7 @@ impl<C: Content> SendHost<C> {
             }
             missing.remove(&heard.report.name);
         }
-        any && missing.is_empty() && done.saturating_add(failed) >= members
+        any && self.aside.is_empty() && missing.is_empty() && done.saturating_add(failed) >= members
     }
 
     /// Returns how long the source waits for further receivers.
@@ -321,9 +331,12 @@ impl<C: Content> SendHost<C> {
     /// makes progress is not cut off.
     fn may_close(&self, now: Instant, complete: Instant) -> bool {
         let spoken = self.stats.totals.is_settled()
+            && self.aside.is_empty()
             && self.heard().all(|heard| heard.report.state != ReceiverState::Receiving);
         let (last, _) = self.progress;
-        let given_up = if last > complete { last + LATE_WORDS } else { complete + LAST_WORDS };
+        let is_late = last > complete || !self.aside.is_empty();
+        let given_up =
+            if is_late { last.max(complete) + LATE_WORDS } else { complete + LAST_WORDS };
         let enough = spoken || self.all_listed_have_it() || now >= given_up;
         now - complete >= self.terms.linger && enough
     }
@@ -424,10 +437,11 @@ impl<C: Content> SendHost<C> {
         self.content.bytes_below(acknowledged.min(blocks_sent), blocks_sent)
     }
 
-    fn snapshot(&mut self, io: &Machine<'_, C>) -> SendSnapshot {
+    fn snapshot(&mut self, io: &mut Machine<'_, C>) -> SendSnapshot {
         let (bytes, totals) = (self.content.bytes(), self.stats.totals);
+        let now = io.now();
         let limit = io.engine().limit().map(|(limit, since)| {
-            LimitReport::new(&limit, io.now().since(since), |node| Some(self.name_of(*node)))
+            LimitReport::new(&limit, now.since(since), |node| Some(self.name_of(*node)))
         });
         SendSnapshot {
             stage: match self.stage {
@@ -518,6 +532,9 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                 if came && *alone && names.contains(&report.name) {
                     self.came.insert(report.name.clone());
                 }
+                if report.state != ReceiverState::Receiving {
+                    self.aside.remove(&report.node);
+                }
                 self.receivers.insert(report.node, Heard { since, report });
             }
             SourceEvent::Tree(_) => {}
@@ -525,8 +542,11 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                 let name = self.name_of(node);
                 self.observer.note(&format!("{name} is too slow: the feed goes on without it"));
             }
-            SourceEvent::Aside { node, address, carries } => {
+            SourceEvent::Aside { node, address, carries, was_child } => {
                 let name = self.name_of(node);
+                if was_child && self.aside.len() < MOST_ASIDE {
+                    self.aside.insert(node);
+                }
                 self.observer.note(&format!(
                     "the path to {name} ({address}) carries {carries}, less than the others': it is \
                      not waited for, and fetches what it lacks"
