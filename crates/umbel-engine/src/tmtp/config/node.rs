@@ -154,7 +154,7 @@ impl Draws {
             tree: generator(seed ^ 0x7472_6565),
             recovery: generator(seed ^ 0x6465_6c69_7665_7279),
             help: generator(seed ^ 0x6865_6c70),
-            paths: generator(seed ^ 0x7061_7468_73),
+            paths: generator(seed ^ 0x0070_6174_6873),
             cookies: blake3::derive_key("umbel tmtp fetch cookies", &seed.to_be_bytes()),
         }
     }

@@ -37,7 +37,7 @@ const MAX_PER_HOST: usize = 64;
 const COOKIES: bucket::Limit = bucket::Limit { per_s: 2_000, burst: 2_000 };
 /// Time, while packets are sent, after which a silent receiver is forgotten, and between two looks
 /// for such.
-const SILENT: Duration = Duration::from_secs(60);
+const SILENT: Duration = Duration::from_mins(1);
 /// See above.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Time after which a receiver that goes on to report is told again: the last time may have been
@@ -90,8 +90,10 @@ struct Control {
     places: Shares<SocketAddr>,
     /// Receivers that are to be told when to report.
     due: BTreeSet<SocketAddr>,
-    /// Receivers whose paths carry much less than is sent now, and news of them.
-    behind: BTreeSet<SocketAddr>,
+    /// Receivers whose paths carry much less than is sent now, and news of them. Where they are
+    /// most, it is the rate that is wrong, and none of them is behind.
+    narrow: BTreeSet<SocketAddr>,
+    are_few: bool,
     moved: VecDeque<(NodeId, SocketAddr, bool)>,
     /// Whether a receiver was forgotten.
     fewer: bool,
@@ -142,7 +144,7 @@ impl Pace {
     fn reconsider(&mut self, now: Instant) {
         if let Some(control) = &mut self.control
             && std::mem::take(&mut control.fewer)
-            && !control.behind.is_empty()
+            && !control.narrow.is_empty()
         {
             control.controller.on_timeout(now);
             control.compare_all();
@@ -168,7 +170,7 @@ impl Pace {
 
     /// Returns whether the path to a receiver carries much less than is sent now.
     pub(super) fn is_behind(&self, address: SocketAddr) -> bool {
-        self.control.as_ref().is_some_and(|control| control.behind.contains(&address))
+        self.control.as_ref().is_some_and(|control| control.is_behind(address))
     }
 
     /// Returns whether there is no other receiver that reports.
@@ -254,7 +256,8 @@ impl Control {
             nodes: BTreeSet::new(),
             places: Shares::new(MAX_REPORTERS, MAX_PER_HOST),
             due: BTreeSet::new(),
-            behind: BTreeSet::new(),
+            narrow: BTreeSet::new(),
+            are_few: true,
             moved: VecDeque::new(),
             fewer: false,
             looked: Instant::EPOCH,
@@ -312,17 +315,32 @@ impl Control {
 
     /// Compares a path with the present rate.
     fn compare(&mut self, address: SocketAddr) {
-        let behind = self.controller.is_behind(&address);
+        let narrow = self.controller.is_behind(&address);
         let is_news =
-            if behind { self.behind.insert(address) } else { self.behind.remove(&address) };
-        if let Some(known) = self.known.get(&address).filter(|_| is_news) {
-            self.moved.push_back((known.who.node, address, behind));
+            if narrow { self.narrow.insert(address) } else { self.narrow.remove(&address) };
+        if let Some(known) = self.known.get(&address).filter(|_| is_news && self.are_few) {
+            self.moved.push_back((known.who.node, address, narrow));
         }
+        self.count_narrow();
+    }
+
+    /// Finds out whether most receivers have narrow paths.
+    fn count_narrow(&mut self) {
+        let are_few = self.narrow.len() * 2 <= self.known.len();
+        if std::mem::replace(&mut self.are_few, are_few) != are_few {
+            let narrow = self.narrow.iter().filter_map(|address| self.known.get(address));
+            let moved = narrow.map(|known| (known.who.node, known.who.address, are_few));
+            self.moved.extend(moved);
+        }
+    }
+
+    fn is_behind(&self, address: SocketAddr) -> bool {
+        self.are_few && self.narrow.contains(&address)
     }
 
     /// Compares the paths that were too narrow with the present rate.
     fn compare_all(&mut self) {
-        for address in self.behind.clone() {
+        for address in self.narrow.clone() {
             self.compare(address);
         }
     }
@@ -343,9 +361,10 @@ impl Control {
         let Some(known) = self.known.remove(&address) else { return };
         self.nodes.remove(&(known.who.node, address));
         self.due.remove(&address);
-        if self.behind.remove(&address) {
+        if self.narrow.remove(&address) && self.are_few {
             self.moved.push_back((known.who.node, address, false));
         }
+        self.count_narrow();
         self.places.leave(address);
         self.controller.forget(&address);
         self.fewer = true;

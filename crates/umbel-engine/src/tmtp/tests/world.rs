@@ -75,6 +75,9 @@ pub(super) struct Sent {
     pub(super) payload: Bytes,
 }
 
+/// Changes a report.
+pub(super) type Lie = fn(&mut ReceptionReport);
+
 /// Data of the source, and observations of it.
 pub(super) struct Feed {
     pub(super) lengths: Arc<Vec<u8>>,
@@ -91,7 +94,7 @@ pub(super) struct Feed {
     /// Host whose repairs are wrong.
     pub(super) liar: Option<usize>,
     /// Changes each report of this host's reception on its way.
-    pub(super) forge_report: Option<(usize, fn(&mut ReceptionReport))>,
+    pub(super) forge_report: Option<(usize, Lie)>,
     /// Changes each JOIN_CONFIRM on its way.
     pub(super) forge_confirm: Option<fn(&mut JoinConfirm)>,
 }
