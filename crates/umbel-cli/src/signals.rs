@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 /// Reports that the user wants the program to end.
@@ -35,6 +35,18 @@ pub fn watch() -> std::io::Result<Watch> {
         }
     })?;
     Ok(Watch { ended, flag })
+}
+
+/// Calls `f` on another thread at each SIGUSR1, which otherwise would end the program. A failure is
+/// only a warning.
+pub fn on_user_signal(f: impl Fn() + Send + 'static) {
+    let begun = Signals::new([SIGUSR1]).and_then(|mut signals| {
+        let heed = move || signals.forever().for_each(|_| f());
+        std::thread::Builder::new().name("umbel-usr1".to_owned()).spawn(heed)
+    });
+    if let Err(error) = begun {
+        tracing::warn!("SIGUSR1 will not be heard: {error}");
+    }
 }
 
 impl Watch {

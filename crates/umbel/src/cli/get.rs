@@ -43,7 +43,7 @@ pub(super) struct GetArgs {
     /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
-    /// Continue by unicast when multicast brings nothing for this long
+    /// Continue by unicast when multicast brings nothing, or next to nothing, for this long
     #[arg(long, default_value = "5s", value_name = "DURATION", value_parser = parse_seconds)]
     fallback_after: Duration,
     /// Never continue by unicast

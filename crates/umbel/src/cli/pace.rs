@@ -17,8 +17,9 @@ pub(super) struct PaceArgs {
     /// background (what others leave)
     #[arg(long, default_value = "fair", value_parser = parse_share)]
     share: Share,
-    /// Whose paths set the rate: most (it delivers most to all together), all (the slowest), or the
-    /// percentage of receivers that must carry it. Who carries less gets the rest apart
+    /// Whose paths set the rate: most (it delivers most to all together, and half of them carry it),
+    /// all (the slowest), or the percentage of receivers that must carry it. Who carries less gets
+    /// the rest apart
     #[arg(long, default_value = "most", value_name = "most|all|PERCENT", value_parser = parse_pace)]
     pace_to: PaceTo,
     /// Rate below which the channel does not go: who carries less gets the rest apart

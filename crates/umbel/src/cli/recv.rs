@@ -63,7 +63,7 @@ pub(super) struct RecvArgs {
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
     /// Silence of the source after which the receiver gives up
-    #[arg(long, default_value = "10m", value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, default_value = "20s", value_name = "DURATION", value_parser = parse_duration)]
     patience: Duration,
     /// Token that the source demands
     #[arg(long)]

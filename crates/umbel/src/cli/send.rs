@@ -24,7 +24,8 @@ use super::{left_out, signals};
 use crate::directory::{Noun, SessionUrl};
 use crate::feed::admission::AdmitList;
 use crate::feed::send::{
-    Begun, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor, What, send,
+    Begun, Handle, ReceiverLine, SendObserver, SendOptions, SendSnapshot, SendSummary, WaitFor,
+    What, send,
 };
 
 /// Most receivers that are named in the last lines.
@@ -66,8 +67,9 @@ pub(super) struct SendArgs {
     #[arg(long, default_value_t = 8, value_name = "NUMBER",
         value_parser = clap::value_parser!(u16).range(1..))]
     k: u16,
-    /// Begin when this number of receivers has joined, or after a time such as 10s
-    #[arg(long, default_value = "1", value_name = "NUMBER|DURATION")]
+    /// Begin when this number of receivers has joined, after a time such as 10s, or, with both as in
+    /// 30,2min, at whichever comes first. SIGUSR1 begins at once
+    #[arg(long, default_value = "1", value_name = "NUMBER|DURATION|NUMBER,DURATION")]
     wait_for: Wait,
     /// Most routers that packets pass, plus one
     #[arg(long, default_value_t = 32, value_name = "HOPS",
@@ -122,11 +124,20 @@ impl FromStr for Wait {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Wait, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no number of receivers, no time such as 10s, and not both as 30,2min"
+            )
+        };
+        if let Some((count, time)) = text.split_once(',') {
+            let (count, time) = (count.trim().parse(), parse_duration(time.trim()));
+            let (Ok(count), Ok(time)) = (count, time) else { return Err(wrong()) };
+            return Ok(Wait(WaitFor::Either(count, time)));
+        }
         if let Ok(count) = text.parse() {
             return Ok(Wait(WaitFor::Receivers(count)));
         }
-        let wrong = |_| format!("`{text}` is no number of receivers and no time such as 10s");
-        parse_duration(text).map(|time| Wait(WaitFor::Time(time))).map_err(wrong)
+        parse_duration(text).map(|time| Wait(WaitFor::Time(time))).map_err(|_| wrong())
     }
 }
 
@@ -178,8 +189,10 @@ fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
 pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
     let teller = Arc::new(Teller::new(output));
-    let summary = send(args.options()?, teller.clone(), |interrupt| {
+    let summary = send(args.options()?, teller.clone(), |handle| {
+        let Handle { interrupt, begin } = handle;
         signals.interrupts(move || interrupt.interrupt());
+        signals::on_user_signal(move || begin.interrupt());
     });
     teller.meter.clear();
     finish(&summary?, output)
@@ -280,6 +293,20 @@ fn describe(receiver: &ReceiverLine) -> String {
     }
 }
 
+/// Returns whom the source waits for, and for how long.
+fn waiting(snapshot: &SendSnapshot) -> String {
+    let SendSnapshot { receivers, waits_for, begins_in_s, .. } = *snapshot;
+    let so_far = match waits_for {
+        Some(all) => format!("{receivers} of {} there", counted(all, "receiver")),
+        None => format!("{} so far", counted(receivers, "receiver")),
+    };
+    let begins = begins_in_s.map_or(String::new(), |left| {
+        let left = left.ceil() as u64;
+        format!("; beginning in {}:{:02}", left / 60, left % 60)
+    });
+    format!("waiting; {so_far}{begins}")
+}
+
 /// Share by which a rate must change to be worth a line.
 const NEWS: f64 = 0.1;
 
@@ -375,10 +402,10 @@ impl SendObserver for Teller<SendSnapshot> {
             return self.tell(snapshot, |_| TELL_EVERY);
         }
         let SendSnapshot { bytes, bytes_done, receivers, done, failed, .. } = *snapshot;
-        let receivers = counted(receivers, "receiver");
         if snapshot.stage == "waiting" {
-            return self.meter.message(&format!("waiting; {receivers} so far"));
+            return self.meter.message(&waiting(snapshot));
         }
+        let receivers = counted(receivers, "receiver");
         let failed = if failed > 0 { format!(", {failed} gave up") } else { String::new() };
         let limit = snapshot.limit.as_ref().map_or(String::new(), |limit| format!(", {limit}"));
         self.meter.bytes(bytes_done, bytes, &format!("{done} of {receivers} done{failed}{limit}"));
@@ -406,7 +433,28 @@ mod tests {
         let parse = |text: &str| text.parse::<Wait>().map(|wait| wait.0);
         assert_eq!(parse("3"), Ok(WaitFor::Receivers(3)));
         assert_eq!(parse("10s"), Ok(WaitFor::Time(Duration::from_secs(10))));
-        assert!(parse("soon").unwrap_err().contains("10s"));
+        assert_eq!(parse("30,2min"), Ok(WaitFor::Either(30, Duration::from_mins(2))));
+        for wrong in ["soon", "30,", ",2min", "2min,30", "1,2,3"] {
+            assert!(parse(wrong).unwrap_err().contains("10s"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_waits_knows_for_whom_and_how_long() {
+        let of = |waits_for, begins_in_s| {
+            waiting(&SendSnapshot {
+                receivers: 28,
+                waits_for,
+                begins_in_s,
+                ..SendSnapshot::default()
+            })
+        };
+        assert_eq!(
+            of(Some(30), Some(71.2)),
+            "waiting; 28 of 30 receivers there; beginning in 1:12"
+        );
+        assert_eq!(of(None, Some(9.0)), "waiting; 28 receivers so far; beginning in 0:09");
+        assert_eq!(of(Some(30), None), "waiting; 28 of 30 receivers there");
     }
 
     #[test]

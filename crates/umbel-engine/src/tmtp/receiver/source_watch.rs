@@ -11,7 +11,7 @@ use crate::tmtp::drops::DropReason;
 /// Silence of the source after which the receiver joins its groups again, and another time after
 /// each further one. A switch may have forgotten the membership, or the network card may be
 /// another.
-const SILENCE: Duration = Duration::from_mins(1);
+const SILENCE: Duration = Duration::from_secs(8);
 /// Silence after which the source is gone for a receiver that is done or has given up.
 const SILENCE_DONE: Duration = Duration::from_secs(5);
 
@@ -142,16 +142,15 @@ impl SourceWatch {
     }
 
     /// Returns when the source will have been silent for long. A receiver that is not finished has
-    /// `patience` with it. One that is finished listens from then on at least for a while, and to
+    /// `patience` with a source of which its parent hears nothing either. One that is finished listens from then on at least for a while, and to
     /// its parent as well: some heartbeats in a row may be lost.
     pub(super) fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
         let heard = self.heard.filter(|_| !self.gone)?;
+        let told = self.epoch.map_or(heard, |(_, at)| at.max(heard));
         let Some(patience) = patience else {
-            let told = self.epoch.map(|(_, at)| at);
-            let signs = [told, self.finished].into_iter().flatten();
-            return Some(signs.fold(heard, Instant::max) + SILENCE_DONE);
+            return Some(self.finished.map_or(told, |at| at.max(told)) + SILENCE_DONE);
         };
-        Some(heard + SILENCE.saturating_mul(self.silences + 1).min(patience))
+        Some((heard + SILENCE.saturating_mul(self.silences + 1)).min(told + patience))
     }
 
     /// Notices that the source is silent. Returns for how long it has been so if there is still
@@ -161,9 +160,11 @@ impl SourceWatch {
         now: Instant,
         patience: Option<Duration>,
     ) -> Option<Duration> {
-        let silence = now.since(self.heard?);
+        let heard = self.heard?;
+        let told = self.epoch.map_or(heard, |(_, at)| at.max(heard));
+        let silence = now.since(heard);
         self.silences = (silence.as_nanos() / SILENCE.as_nanos()).try_into().unwrap_or(u32::MAX);
-        patience.filter(|patience| silence < *patience).map(|_| silence)
+        patience.filter(|patience| now.since(told) < *patience).map(|_| silence)
     }
 
     /// Returns when [`take_sent`](SourceWatch::take_sent) has something.
@@ -181,7 +182,7 @@ mod tests {
         let at = |s| Instant::EPOCH + Duration::from_secs(s);
         let mut source = SourceWatch::default();
         source.on_heard(at(1));
-        assert_eq!(source.silent_at(Some(Duration::from_mins(2))), Some(at(61)));
+        assert_eq!(source.silent_at(Some(Duration::from_mins(2))), Some(at(9)));
         source.on_finished(at(9));
         assert_eq!(source.silent_at(None), Some(at(14)));
         source.on_heard(at(11));

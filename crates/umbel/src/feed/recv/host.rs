@@ -338,8 +338,13 @@ impl<S: FeedStore> RecvHost<S> {
                     return;
                 }
                 let failed = self.end.as_ref().and_then(|end| end.failed.clone());
-                let reason =
-                    failed.unwrap_or_else(|| "the source is gone, and not all had come".to_owned());
+                let quiet = self.signs.quiet_for(self.count_signs(), io.now());
+                let reason = failed.unwrap_or_else(|| match quiet.as_secs() {
+                    s @ 2.. => {
+                        format!("nothing was heard of the source for {s} s, and not all had come")
+                    }
+                    _ => "the source is gone, and not all had come".to_owned(),
+                });
                 self.give_up(io, &reason);
             }
             Stage::Serving(_) => self.leave(io),
@@ -461,9 +466,9 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 self.heed(io, rest);
             }
             ReceiverEvent::SourceSilent(silence) => {
-                let minutes = silence.as_secs() / 60;
                 self.observer.note(&format!(
-                    "nothing was heard of the source for {minutes} min; still listening"
+                    "nothing was heard of the source for {} s; joined its groups again",
+                    silence.as_secs()
                 ));
             }
             ReceiverEvent::SourceGone => self.on_source_gone(io),

@@ -52,6 +52,9 @@ use crate::directory::{News, SessionSelector, Silence, Succession};
 use crate::endpoint::Wiring;
 pub use crate::endpoint::{Failure, Interrupt};
 
+/// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
+/// that was killed may be started again.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of a pipe that may wait to be written.
 const PIPE_MEMORY: usize = 32 << 20;
 
@@ -88,7 +91,7 @@ pub struct RecvOptions {
     pub interface: Option<String>,
     /// Time to wait for a feed of this name to be on the air.
     pub wait: Duration,
-    /// Silence of the source after which it counts as gone. Default 10 min.
+    /// Silence of the source after which it counts as gone. Default 20 s.
     pub patience: Duration,
     /// Token that the source demands of receivers.
     pub token: Option<String>,
@@ -119,7 +122,7 @@ impl RecvOptions {
             start: Start::Everything,
             interface: None,
             wait: Duration::from_secs(10),
-            patience: Duration::from_mins(10),
+            patience: PATIENCE,
             token: None,
             key: None,
             name: None,

@@ -43,6 +43,8 @@ pub(crate) enum Input {
     Command(SourceCommand),
     /// The user interrupts the feed.
     Interrupt,
+    /// The user waits for nobody else.
+    Begin,
 }
 
 /// Content of a feed.
@@ -381,22 +383,23 @@ impl<C: Content> SendHost<C> {
     }
 
     fn enough(&self, now: Instant) -> bool {
-        match self.terms.wait_for {
+        let wait_for = self.terms.wait_for;
+        wait_for.longest().is_some_and(|longest| now - self.created >= longest)
+            || wait_for.receivers().is_some_and(|count| self.are_there(count))
+    }
+
+    /// Returns whether so many receivers are there.
+    fn are_there(&self, count: u32) -> bool {
+        if self.terms.expected.alone {
             // Receivers that are not admitted leave soon.
-            WaitFor::Receivers(count) if self.terms.expected.alone => {
-                self.came.len() >= count as usize
-            }
-            WaitFor::Receivers(count) if self.stats.totals.members < count => {
-                // Receivers that already had everything may have left.
-                let count_of = |state: ReceiverState| {
-                    self.heard().filter(|heard| heard.report.state == state).count()
-                };
-                let had = count_of(ReceiverState::Done);
-                had > 0 && had + count_of(ReceiverState::Receiving) >= count as usize
-            }
-            WaitFor::Receivers(_) => true,
-            WaitFor::Time(time) => now - self.created >= time,
+            return self.came.len() >= count as usize;
         }
+        // Receivers that already had everything may have left.
+        let count_of =
+            |state: ReceiverState| self.heard().filter(|heard| heard.report.state == state).count();
+        let had = count_of(ReceiverState::Done);
+        self.stats.totals.members >= count
+            || had > 0 && had + count_of(ReceiverState::Receiving) >= count as usize
     }
 
     fn begin(&mut self, io: &mut Machine<'_, C>) {
@@ -443,6 +446,7 @@ impl<C: Content> SendHost<C> {
         let limit = io.engine().limit().map(|(limit, since)| {
             LimitReport::new(&limit, now.since(since), |node| Some(self.name_of(*node)))
         });
+        let waits = self.stage == Stage::Waiting;
         SendSnapshot {
             stage: match self.stage {
                 Stage::Waiting => "waiting",
@@ -453,6 +457,13 @@ impl<C: Content> SendHost<C> {
             bytes_done: self.acknowledged_bytes(),
             bytes,
             receivers: totals.members,
+            waits_for: self.terms.wait_for.receivers().filter(|_| waits),
+            begins_in_s: self
+                .terms
+                .wait_for
+                .longest()
+                .filter(|_| waits)
+                .map(|longest| longest.saturating_sub(now.since(self.created)).as_secs_f64()),
             done: totals.done,
             failed: totals.failed,
             rate_bits_per_s: self.rate.bits_per_s(),
@@ -493,6 +504,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
         match input {
             Input::Command(command) => tell(io, command),
             Input::Interrupt => self.interrupted = true,
+            Input::Begin => self.terms.wait_for = WaitFor::Time(Duration::ZERO),
         }
         self.advance(io);
     }

@@ -65,6 +65,35 @@ pub enum WaitFor {
     Receivers(u32),
     /// After this time.
     Time(Duration),
+    /// When this number of receivers has joined, or after this time.
+    Either(u32, Duration),
+}
+
+impl WaitFor {
+    /// Returns the number of receivers that are waited for, if any.
+    pub(crate) fn receivers(self) -> Option<u32> {
+        match self {
+            WaitFor::Receivers(count) | WaitFor::Either(count, _) => Some(count),
+            WaitFor::Time(_) => None,
+        }
+    }
+
+    /// Returns the longest time to wait, if there is one.
+    pub(crate) fn longest(self) -> Option<Duration> {
+        match self {
+            WaitFor::Time(time) | WaitFor::Either(_, time) => Some(time),
+            WaitFor::Receivers(_) => None,
+        }
+    }
+}
+
+/// What a caller can do while a feed is sent.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// Ends the feed before its time.
+    pub interrupt: Interrupt,
+    /// Begins at once, whoever is waited for.
+    pub begin: Interrupt,
 }
 
 /// Content of a feed, and how to send it.
@@ -162,6 +191,10 @@ pub struct SendSnapshot {
     pub bytes: u64,
     /// Number of receivers in the tree.
     pub receivers: u32,
+    /// Number of receivers that are waited for, while the source waits for some.
+    pub waits_for: Option<u32>,
+    /// Seconds until it begins, while it waits no longer than that.
+    pub begins_in_s: Option<f64>,
     /// Number of receivers that have everything.
     pub done: u32,
     /// Number of receivers that gave up.
@@ -259,7 +292,7 @@ pub trait SendObserver: Send + Sync {
 pub fn send(
     options: SendOptions,
     observer: Arc<dyn SendObserver>,
-    started: impl FnOnce(Interrupt),
+    started: impl FnOnce(Handle),
 ) -> anyhow::Result<SendSummary> {
     let (name, scope) = (options.name.clone(), options.scope);
     if options.max_children == 0 {
@@ -273,13 +306,14 @@ pub fn send(
     }
     let wiring = Wiring::new()?;
     let flag = Arc::new(AtomicBool::new(false));
-    started(wiring.interrupt({
+    let interrupt = wiring.interrupt({
         let flag = flag.clone();
         move || {
             flag.store(true, Ordering::Release);
             Input::Interrupt
         }
-    }));
+    });
+    started(Handle { interrupt, begin: wiring.interrupt(|| Input::Begin) });
 
     let state_dir = options.state_dir.map_or_else(crate::state::default_dir, Ok)?;
     let signer = Identity::load_or_create(&state_dir)?.signer()?;
