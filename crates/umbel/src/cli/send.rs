@@ -69,7 +69,7 @@ pub(super) struct SendArgs {
     k: u16,
     /// Begin when this number of receivers has joined, after a time such as 10s, or, with both as in
     /// 30,2min, at whichever comes first. SIGUSR1 begins at once
-    #[arg(long, default_value = "1", value_name = "NUMBER|DURATION|NUMBER,DURATION")]
+    #[arg(long, default_value = "1", value_name = "NUMBER|DURATION")]
     wait_for: Wait,
     /// Most routers that packets pass, plus one
     #[arg(long, default_value_t = 32, value_name = "HOPS",
