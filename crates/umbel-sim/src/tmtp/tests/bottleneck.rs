@@ -212,8 +212,9 @@ fn loss_at_random_does_not_slow_the_source() {
             times.sum::<f64>() / 3.0
         };
         let (adaptive, fixed) = (run(true), run(false));
-        // Trials take some percent. The rest is chance: which of the last repairs are lost.
-        assert!(adaptive < fixed * 1.15, "{loss}: {adaptive} s, {fixed} s at a fixed rate");
+        // The rate is found in some round trips. Trials take some percent, and the rest is chance:
+        // which of the last repairs are lost.
+        assert!(adaptive < fixed * 1.15 + 0.2, "{loss}: {adaptive} s, {fixed} s at a fixed rate");
     }
 }
 
