@@ -195,6 +195,10 @@ impl Disk {
                 self.forget(toi);
                 self.tell(event);
             }
+            Finish::Appeared => {
+                self.forget(toi);
+                self.tell(SinkEvent::ItemAppeared { toi });
+            }
             Finish::Mismatch => {
                 assembler.phase = Phase::Suspect;
                 self.tell(SinkEvent::DigestMismatch { toi });
@@ -341,10 +345,11 @@ impl Disk {
             let _ = helper.join();
         }
         for job in jobs.try_iter() {
-            if let Job::Finished { toi, end: Finish::Done } = job
-                && let Some(assembler) = items.get(&toi)
-            {
-                on_event(done(&assembler.item));
+            let Job::Finished { toi, end } = job else { continue };
+            match (end, items.get(&toi)) {
+                (Finish::Done, Some(assembler)) => on_event(done(&assembler.item)),
+                (Finish::Appeared, Some(_)) => on_event(SinkEvent::ItemAppeared { toi }),
+                _ => {}
             }
         }
     }

@@ -79,7 +79,26 @@ impl Finished {
             return Err(SinkError::Replaced { path: place.path(Role::Part) });
         }
         tree.rename(place, Role::Part, Role::Target, *overwrite)?;
-        tree.remove(place, Role::Journal)
+        tree.remove(place, Role::Journal)?;
+        tree.remove(place, Role::Compact)
+    }
+
+    /// Returns how the item has ended if it could not be put in place. Another process may have
+    /// brought it meanwhile.
+    fn end_otherwise(&self, shelf: &Shelf, error: SinkError) -> Finish {
+        let met = matches!(error, SinkError::Exists { .. } | SinkError::Replaced { .. });
+        if !met || !shelf.has_appeared(&self.item) {
+            return Finish::Failed(error);
+        }
+        let place = &self.item.place;
+        let part = shelf.tree.id(place, Role::Part).ok().flatten();
+        if part == Some(self.id) {
+            for role in [Role::Journal, Role::Compact, Role::Part] {
+                // What remains is removed by the next run.
+                let _ = shelf.tree.remove(place, role);
+            }
+        }
+        Finish::Appeared
     }
 }
 
@@ -99,6 +118,8 @@ pub(super) struct Verification {
 pub(super) enum Finish {
     /// The item is at its target.
     Done,
+    /// Another process has brought the item to its target.
+    Appeared,
     /// The digest does not match.
     Mismatch,
     /// An operation of the file system failed.
@@ -164,7 +185,7 @@ impl Syncer {
             };
             let end = match synced.and_then(|()| one.put_in_place(&self.shelf)) {
                 Ok(()) => Finish::Done,
-                Err(error) => Finish::Failed(error),
+                Err(error) => one.end_otherwise(&self.shelf, error),
             };
             let (directory, _) = one.item.place.relative.split();
             renamed.entry(directory.to_vec()).or_insert_with(|| one.item.clone());

@@ -177,11 +177,16 @@ impl Shelf {
             }
             return Err(SinkError::Exists { path: item.place.target.clone() });
         }
-        // A journal remains if a process ended between renaming and cleaning up.
-        if self.tree.stat(&item.place, Role::Journal)?.is_some() {
-            self.tree.remove(&item.place, Role::Journal)?;
-        }
+        // Something remains if a process ended between renaming and cleaning up, or if the file
+        // came in another way. The item is there in any case.
+        let _ = self.tree.discard(&item.place);
         Ok(true)
+    }
+
+    /// Returns whether the target, which appeared while the item was received, is the item.
+    pub(super) fn has_appeared(&self, item: &Item) -> bool {
+        let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
+        stat.is_some_and(|stat| self.is_whole(item, &stat).unwrap_or(false))
     }
 
     /// Returns whether the file at the target, with this metadata, is the item.

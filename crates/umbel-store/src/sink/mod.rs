@@ -14,7 +14,8 @@
 //! An incomplete item is stored beside its target as `.NAME.umbel-part`. A [`journal`] records the
 //! parts held, so that a client killed at any instant resumes where it was. An item is verified
 //! against its digest, or each of its blocks against its own as it came. Then it is made durable,
-//! and only then renamed. Items of one block are written once, when they are complete, and many of
+//! and only then renamed. If the target has appeared meanwhile, the contents decide: the same is
+//! there already, another is not replaced without being asked. Items of one block are written once, when they are complete, and many of
 //! them become durable together.
 //!
 //! Memory is bounded. Open blocks and those on their way to the disk share one budget. When it is
@@ -30,6 +31,7 @@
 
 mod assembler;
 mod buffers;
+mod claim;
 mod disk;
 mod errors;
 mod finish;
@@ -54,6 +56,7 @@ use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
+pub use claim::{Attempt, Claim, Claimant, is_claim};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
 pub use item::Prepared;
@@ -153,6 +156,12 @@ pub enum SinkEvent {
         path: PathBuf,
         /// Bytes of the item.
         size: u64,
+    },
+    /// Meanwhile somebody else has brought the item to its target. Nothing is left of what was
+    /// received. No further event about it follows.
+    ItemAppeared {
+        /// Object identifier of the item.
+        toi: Toi,
     },
     /// All blocks are restored, but the item's digest does not match. Get the digests of its blocks
     /// and call [`DiskSink::check_blocks`].
@@ -270,6 +279,12 @@ impl DiskSink {
     /// Returns a handle that looks items up for this sink, on other threads if desired.
     pub fn preparer(&self) -> Preparer {
         self.shared.preparer.clone()
+    }
+
+    /// Returns a handle to become the only run that brings what `source` has to the directory. Any
+    /// text will do that names it.
+    pub fn claimant(&self, source: &str) -> Claimant {
+        Claimant::new(&self.shared.preparer.shelf.tree, source)
     }
 
     /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).

@@ -90,8 +90,18 @@ pub(super) struct FileId {
 
 impl FileId {
     pub(super) fn of(file: &File) -> Result<FileId, Errno> {
-        let stat = fstat(file)?;
-        Ok(FileId { device: stat.st_dev, inode: stat.st_ino })
+        Ok(FileId::from(&fstat(file)?))
+    }
+
+    /// Identifies the file of this name in a directory.
+    pub(super) fn at(directory: impl AsFd, name: &str) -> Result<FileId, Errno> {
+        Ok(FileId::from(&fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?))
+    }
+}
+
+impl From<&FileStat> for FileId {
+    fn from(stat: &FileStat) -> FileId {
+        FileId { device: stat.st_dev, inode: stat.st_ino }
     }
 }
 
@@ -133,6 +143,11 @@ impl Tree {
             return Err(SinkError::NotDirectory { path: path.to_owned() });
         }
         Ok(tree)
+    }
+
+    /// Returns the open output directory.
+    pub(super) fn root(&self) -> Arc<OwnedFd> {
+        self.root.clone()
     }
 
     /// Returns the directory as given.
@@ -317,7 +332,7 @@ impl Tree {
     /// Returns the identity of the file at the name.
     pub(super) fn id(&self, place: &Place, role: Role) -> Result<Option<FileId>, SinkError> {
         let stat = self.stat(place, role)?;
-        Ok(stat.map(|stat| FileId { device: stat.st_dev, inode: stat.st_ino }))
+        Ok(stat.as_ref().map(FileId::from))
     }
 
     /// Renames the file to another role. A file that had this role is replaced if `replace`.
@@ -356,6 +371,20 @@ impl Tree {
             Errno::EEXIST => SinkError::Exists { path: path.clone() },
             error => SinkError::io("rename to", &path)(error),
         })
+    }
+
+    /// Removes what is left of an incomplete item that is not needed any more, unless another
+    /// process writes to it.
+    pub(super) fn discard(&self, place: &Place) -> Result<(), SinkError> {
+        if let Some(part) = self.open_to_read(place, Role::Part)?
+            && matches!(part.try_lock(), Err(TryLockError::WouldBlock))
+        {
+            return Ok(());
+        }
+        for role in [Role::Journal, Role::Compact, Role::Part] {
+            self.remove(place, role)?;
+        }
+        Ok(())
     }
 
     /// Removes the file if it exists.
@@ -412,7 +441,7 @@ pub(super) fn sync_directory(directory: &OwnedFd) -> io::Result<()> {
 }
 
 /// Refuses a file that has more names than this.
-fn only_name(file: File, path: &Path) -> Result<File, SinkError> {
+pub(super) fn only_name(file: File, path: &Path) -> Result<File, SinkError> {
     let links = file.metadata().map_err(SinkError::io("look at", path))?.nlink();
     if links > 1 {
         return Err(SinkError::Linked { path: path.to_owned() });

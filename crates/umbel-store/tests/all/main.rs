@@ -18,6 +18,7 @@ mod pipe_block;
 mod reader;
 mod sink_items;
 mod sink_many;
+mod sink_meetings;
 mod sink_refusals;
 mod sink_resume;
 mod sink_support;

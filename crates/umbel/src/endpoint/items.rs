@@ -149,6 +149,15 @@ impl Items {
         self.settled.insert((info.name.clone(), info.digest));
     }
 
+    /// Notes that an item under way was brought to its place by somebody else. Returns its name.
+    pub(crate) fn appeared(&mut self, toi: Toi) -> Option<String> {
+        let item = self.underway.remove(&toi)?;
+        self.bytes_done += item.info.oti.object_len - item.restored;
+        self.already_there += 1;
+        self.settled.insert((item.info.name.clone(), item.info.digest));
+        Some(item.info.name)
+    }
+
     /// Notes that an item under way has failed permanently. Returns its name.
     pub(crate) fn fail(&mut self, toi: Toi, reason: &str) -> Option<String> {
         let item = self.underway.remove(&toi)?;

@@ -339,6 +339,12 @@ impl<S: ItemStore> GetHost<S> {
                     tell(io, ReceiverCommand::Done { toi });
                 }
             }
+            SinkEvent::ItemAppeared { toi } => {
+                if let Some(name) = self.items.appeared(toi) {
+                    self.observer.already_there(&name);
+                    tell(io, ReceiverCommand::Done { toi });
+                }
+            }
             SinkEvent::DigestMismatch { toi } => {
                 if let Some(item) = self.items.get_mut(toi) {
                     item.digests.clear();

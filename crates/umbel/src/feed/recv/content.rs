@@ -186,6 +186,11 @@ impl<S: FeedStore> Content<S> {
                     self.observer.item(&name, &path, size);
                 }
             }
+            SinkEvent::ItemAppeared { toi } => {
+                if let Some(name) = self.items.appeared(toi) {
+                    self.observer.already_there(&name);
+                }
+            }
             // Blocks of an earlier run may be wrong.
             SinkEvent::DigestMismatch { toi } => self.store.check_blocks(toi),
             SinkEvent::BlocksDropped { toi, blocks } => {
