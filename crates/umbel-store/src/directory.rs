@@ -253,6 +253,7 @@ impl Origin for Directory {
             let metadata = || entry.metadata().is_ok_and(|metadata| own.holds(&metadata));
             !own.is_empty() && entry.file_type().is_dir() && metadata()
         };
+        // A link to the root is followed, since the user named it.
         let mut walk = WalkDir::new(&self.root).into_iter();
         // The last entry, if it was a directory. The directory is empty unless the next entry is
         // deeper.
@@ -272,6 +273,7 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
+                Ok(entry) if entry.depth() == 0 && entry.path_is_symlink() => {}
                 Ok(entry) if is_own(&entry) => {
                     let name = self.relative(entry.path()).to_string_lossy();
                     scan.skipped

@@ -17,7 +17,11 @@ pub enum OpenError {
         error: io::Error,
     },
     /// The path is neither a directory nor a regular file.
-    #[error("{}: is neither a directory nor a file", .0.display())]
+    #[error(
+        "{path}: is neither a directory nor a file: what comes out of it is sent by \
+         `umbel send - < {path}`",
+        path = .0.display()
+    )]
     Kind(PathBuf),
     /// Two paths have the same name.
     #[error("two of the paths are named {0}: items would have the same names")]

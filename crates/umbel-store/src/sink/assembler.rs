@@ -182,7 +182,7 @@ impl Assembler {
         let written = self.part.data().and_then(|file| {
             file.write_all_at(content, 0)
                 .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
-            Finished::small(self.item.clone(), &file)
+            Finished::small(self.item.clone(), &file, &self.shelf)
         });
         self.part.release();
         if written.is_err() {

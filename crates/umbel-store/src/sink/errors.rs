@@ -69,10 +69,18 @@ pub enum SinkError {
         path: PathBuf,
     },
     /// A file or a symbolic link is in the place of a directory. Symbolic links are not followed.
-    #[error("{} is not a directory (symbolic links are not followed)", path.display())]
+    #[error("{} is not a directory{}", path.display(), of_link(path))]
     NotDirectory {
         /// Path of the file or link.
         path: PathBuf,
+    },
+    /// The file system does not take the name, as FAT does not take `:`.
+    #[error("the file system does not take the name {}: it has `{character}`", path.display())]
+    Unnameable {
+        /// Target path.
+        path: PathBuf,
+        /// First character that such file systems do not take.
+        character: char,
     },
     /// Another process receives the same item to the same target.
     #[error("{} is being received by another process", path.display())]
@@ -111,6 +119,11 @@ pub enum SinkError {
     /// The threads of the sink have ended.
     #[error("the sink is closed")]
     Closed,
+}
+
+/// Returns what to add where a path is a symbolic link, which may well lead to a directory.
+fn of_link(path: &Path) -> &'static str {
+    if path.is_symlink() { " (symbolic links are not followed)" } else { "" }
 }
 
 impl SinkError {

@@ -1,15 +1,15 @@
 //! Makes data durable and renames finished items to their targets, away from the disk thread.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender};
 use umbel_wire::{Digest, Toi};
 
+use super::attributes;
 use super::disk::Job;
 use super::errors::SinkError;
 use super::item::{Item, READ_LEN, Shelf};
@@ -46,17 +46,20 @@ pub(super) struct Finished {
 
 impl Finished {
     /// Creates the task for a small item, whose file may be closed now.
-    pub(super) fn small(item: Arc<Item>, file: &File) -> Result<Finished, SinkError> {
-        set_modified(&item, file);
-        set_mode(&item, file).map_err(SinkError::io("change", &item.place.path(Role::Part)))?;
+    pub(super) fn small(
+        item: Arc<Item>,
+        file: &File,
+        shelf: &Shelf,
+    ) -> Result<Finished, SinkError> {
+        attributes::set(&item, file, shelf.allowed, &shelf.unkept);
         let id =
             FileId::of(file).map_err(SinkError::io("look at", &item.place.path(Role::Part)))?;
         Ok(Finished { item, id, file: None })
     }
 
     /// Creates the task for a large item.
-    fn large(item: Arc<Item>, file: Arc<File>) -> Result<Finished, SinkError> {
-        let finished = Finished::small(item, &file)?;
+    fn large(item: Arc<Item>, file: Arc<File>, shelf: &Shelf) -> Result<Finished, SinkError> {
+        let finished = Finished::small(item, &file, shelf)?;
         Ok(Finished { file: Some(file), ..finished })
     }
 
@@ -223,36 +226,9 @@ impl Syncer {
     }
 }
 
-/// Sets the file's modification time to the item's. Errors are ignored, since the content is valid
-/// without it.
-fn set_modified(item: &Item, file: &File) {
-    let Some(ns) = item.modified_ns else { return };
-    let distance = Duration::from_nanos(ns.unsigned_abs());
-    let time = match ns {
-        0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
-        _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
-    };
-    if let Some(time) = time {
-        let _ = file.set_modified(time);
-    }
-}
-
-/// Sets the file's permissions to the item's, within the umask with which the file was created. A
-/// class of users that cannot read the file must not execute it.
-fn set_mode(item: &Item, file: &File) -> std::io::Result<()> {
-    let Some(mode) = item.mode.map(u32::from) else { return Ok(()) };
-    let before = file.metadata()?.permissions().mode() & 0o777;
-    let readable = before & 0o444;
-    // The owner must be able to continue with the file after an interruption.
-    let after = mode & before & 0o666 | mode & readable >> 2 & 0o111 | 0o600;
-    if after == before {
-        return Ok(());
-    }
-    file.set_permissions(Permissions::from_mode(after))
-}
-
 /// The verifying thread.
 pub(super) struct Verifier {
+    pub(super) shelf: Arc<Shelf>,
     pub(super) closing: Arc<AtomicBool>,
     pub(super) tasks: Receiver<Verification>,
     pub(super) finished: Sender<SyncTask>,
@@ -266,7 +242,7 @@ impl Verifier {
             let toi = task.item.toi;
             match self.digest(&task) {
                 Ok(Some(digest)) if digest == task.item.key.item => {
-                    match Finished::large(task.item, task.data) {
+                    match Finished::large(task.item, task.data, &self.shelf) {
                         Ok(finished) => drop(self.finished.send(SyncTask::Finish(finished))),
                         Err(error) => self.report(toi, Finish::Failed(error)),
                     }

@@ -11,6 +11,7 @@ use umbel_fec::{Code, Partition, SymbolSet};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
+use super::attributes::{self, Allowed, Counts};
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
 use super::journal::{self, JournalKey, Replay};
@@ -73,6 +74,10 @@ pub(super) struct Shelf {
     pub(super) overwrite: bool,
     /// Whether hidden files of the output directory are written.
     pub(super) hidden: bool,
+    /// Permissions of new files.
+    pub(super) allowed: Allowed,
+    /// What files could not keep.
+    pub(super) unkept: Counts,
     /// Bytes reserved for all items together.
     pub(super) reserved: AtomicU64,
 }
@@ -171,12 +176,13 @@ impl Shelf {
         if is_directory(&stat) {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
-        if !self.is_whole(item, &stat)? {
+        let Some(file) = self.whole(item, &stat)? else {
             if self.overwrite {
                 return Ok(false);
             }
             return Err(SinkError::Exists { path: item.place.target.clone() });
-        }
+        };
+        attributes::set(item, &file, self.allowed, &self.unkept);
         // Something remains if a process ended between renaming and cleaning up, or if the file
         // came in another way. The item is there in any case.
         let _ = self.tree.discard(&item.place);
@@ -186,18 +192,20 @@ impl Shelf {
     /// Returns whether the target, which appeared while the item was received, is the item.
     pub(super) fn has_appeared(&self, item: &Item) -> bool {
         let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
-        stat.is_some_and(|stat| self.is_whole(item, &stat).unwrap_or(false))
+        let file = stat.and_then(|stat| self.whole(item, &stat).ok().flatten());
+        file.map(|file| attributes::set(item, &file, self.allowed, &self.unkept)).is_some()
     }
 
-    /// Returns whether the file at the target, with this metadata, is the item.
-    fn is_whole(&self, item: &Item, stat: &FileStat) -> Result<bool, SinkError> {
+    /// Returns the file at the target, with this metadata, if it is the item.
+    fn whole(&self, item: &Item, stat: &FileStat) -> Result<Option<File>, SinkError> {
         if !is_regular(stat) || stat.st_size as u64 != item.len() {
-            return Ok(false);
+            return Ok(None);
         }
-        match self.tree.open_to_read(&item.place, Role::Target)? {
-            Some(file) => Ok(Shelf::digest(item, &file, Role::Target)? == item.key.item),
-            None => Ok(false),
-        }
+        let Some(file) = self.tree.open_to_read(&item.place, Role::Target)? else {
+            return Ok(None);
+        };
+        let is_it = Shelf::digest(item, &file, Role::Target)? == item.key.item;
+        Ok(is_it.then_some(file))
     }
 
     /// Reads the journal. Removes files of another version of the item.

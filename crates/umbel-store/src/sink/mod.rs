@@ -30,6 +30,7 @@
 //! resumed.
 
 mod assembler;
+mod attributes;
 mod buffers;
 mod claim;
 mod disk;
@@ -56,6 +57,7 @@ use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
+pub use attributes::Unkept;
 pub use claim::{Attempt, Claim, Claimant, is_claim};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
@@ -94,7 +96,7 @@ pub struct SinkOptions {
     /// journal and makes it durable. Checkpoints are more frequent when data arrives fast. Default
     /// 1 s.
     pub checkpoint_interval: Duration,
-    /// Whether a file gets the item's modification time. Default true.
+    /// Whether a file gets the item's modification time, also if it was there. Default true.
     pub preserve_times: bool,
     /// Whether an item is refused at once if the file system has no room for it. Default true.
     pub check_space: bool,
@@ -246,10 +248,8 @@ impl DiskSink {
         on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
     ) -> Result<DiskSink, SinkError> {
         let tree = Tree::open(directory)?;
-        let folds_case = match options.folds_case {
-            Some(folds) => folds,
-            None => tree.folds_case()?,
-        };
+        let (folds_case, allowed) = tree.try_names()?;
+        let folds_case = options.folds_case.unwrap_or(folds_case);
         let shelf = Arc::new(Shelf {
             tree: Arc::new(tree),
             names: Mutex::new(Names::new(folds_case)),
@@ -257,6 +257,8 @@ impl DiskSink {
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
             hidden: options.hidden,
+            allowed,
+            unkept: attributes::Counts::default(),
             reserved: AtomicU64::new(0),
         });
         let closing = Arc::new(AtomicBool::new(false));
@@ -274,6 +276,11 @@ impl DiskSink {
             disk: Mutex::new(Some(disk)),
         };
         Ok(DiskSink { shared: Arc::new(shared) })
+    }
+
+    /// Returns what files could not keep so far.
+    pub fn unkept(&self) -> Unkept {
+        self.shared.preparer.shelf.unkept.get()
     }
 
     /// Returns a handle that looks items up for this sink, on other threads if desired.
@@ -469,6 +476,7 @@ fn start(
         reports: jobs.clone(),
     };
     let verifier = Verifier {
+        shelf: shelf.clone(),
         closing: closing.clone(),
         tasks: verify_tasks,
         finished: sync.clone(),

@@ -4,10 +4,10 @@
 //! link. No change below that directory, before or while the sink runs, can therefore lead outside.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::attributes::Allowed;
 use super::errors::SinkError;
 use super::names::RelativePath;
 
@@ -182,17 +183,21 @@ impl Tree {
         parents.entry(path.to_owned()).or_insert(directory);
     }
 
-    /// Returns whether the file system takes `A` and `a` for the same name, determined by a test
-    /// file. If the process is killed meanwhile, the next one finds the same file and removes it.
-    pub(super) fn folds_case(&self) -> Result<bool, SinkError> {
+    /// Returns whether the file system takes `A` and `a` for the same name, and the permissions of
+    /// new files, determined by a test file. If the process is killed meanwhile, the next one finds
+    /// the same file and removes it.
+    pub(super) fn try_names(&self) -> Result<(bool, Allowed), SinkError> {
         let flags = OFlag::O_CREAT | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let mode = Mode::from_bits_truncate(0o666);
         let upper = CASE_PROBE.to_uppercase();
         let is_there = |name: &str| fstatat(&self.root, name, AtFlags::AT_SYMLINK_NOFOLLOW).is_ok();
-        let mut folds = false;
+        let (mut folds, mut allowed) = (false, Allowed::of(0o644));
         for _ in 0..CASE_PROBE_ATTEMPTS {
-            openat(&self.root, CASE_PROBE, flags, mode)
+            let probe = openat(&self.root, CASE_PROBE, flags, mode)
                 .map_err(SinkError::io("create a file in", &self.path))?;
+            if let Ok(stat) = fstat(&probe) {
+                allowed = Allowed::of(stat.st_mode);
+            }
             folds = is_there(&upper);
             // Another process may run the same test and have removed the file too early.
             if folds || is_there(CASE_PROBE) {
@@ -200,7 +205,7 @@ impl Tree {
             }
         }
         match unlinkat(&self.root, CASE_PROBE, UnlinkatFlags::NoRemoveDir) {
-            Ok(()) | Err(Errno::ENOENT) => Ok(folds),
+            Ok(()) | Err(Errno::ENOENT) => Ok((folds, allowed)),
             Err(error) => Err(SinkError::io("remove a file from", &self.path)(error)),
         }
     }
@@ -243,7 +248,10 @@ impl Tree {
                 }
                 Ok(None) => return Ok(None),
                 Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(SinkError::NotDirectory { path }),
-                Err(error) => return Err(SinkError::io("open directory", &path)(error)),
+                Err(error) => {
+                    let other = || SinkError::io("open directory", &path)(error);
+                    return Err(unnameable(place, error).unwrap_or_else(other));
+                }
             };
         }
         if open.len() >= MAX_OPEN_DIRECTORIES {
@@ -296,7 +304,14 @@ impl Tree {
                 Ok(file) => return only_name(file.into(), &place.path(role)),
                 // The directory was removed while it was kept open.
                 Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
-                Err(error) => return Err(fail(error)),
+                // It has its final permissions already.
+                Err(Errno::EACCES) if attempt == 0 => {
+                    let file =
+                        self.open_to_read(place, role)?.ok_or_else(|| fail(Errno::EACCES))?;
+                    let own = Permissions::from_mode(0o600);
+                    file.set_permissions(own).map_err(|_| fail(Errno::EACCES))?;
+                }
+                Err(error) => return Err(unnameable(place, error).unwrap_or_else(|| fail(error))),
             }
         }
         unreachable!("the second attempt returns")
@@ -397,6 +412,16 @@ impl Tree {
     }
 }
 
+/// Returns an error for a file that cannot be created, if its name has a character that file systems
+/// of other systems do not take.
+fn unnameable(place: &Place, error: Errno) -> Option<SinkError> {
+    if !matches!(error, Errno::ENOENT | Errno::EINVAL) {
+        return None;
+    }
+    let character = place.relative.joined().chars().find(|c| ":?*\"<>|\\".contains(*c))?;
+    Some(SinkError::Unnameable { path: place.target.clone(), character })
+}
+
 /// Returns whether the path exists, even as a dangling link.
 fn is_there(path: &Path) -> bool {
     path == Path::new("") || path.symlink_metadata().is_ok()
@@ -466,6 +491,20 @@ mod tests {
     pub(super) fn note_sync(directory: &OwnedFd) {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
         SYNCED.lock().unwrap().insert(path.unwrap());
+    }
+
+    #[test]
+    fn a_name_that_a_file_system_does_not_take_is_said_with_its_character() {
+        let error = |name: &str, errno| {
+            let path = RelativePath::of_item(name).unwrap();
+            unnameable(&Place::new(Path::new("out"), path, None), errno).map(|it| it.to_string())
+        };
+        for errno in [Errno::ENOENT, Errno::EINVAL] {
+            let said = error("d/a:b?.txt", errno).unwrap();
+            assert!(said.contains("out/d/a:b?.txt") && said.contains("`:`"), "{said}");
+            assert_eq!(error("d/plain.txt", errno), None);
+        }
+        assert_eq!(error("a:b", Errno::ENOSPC), None);
     }
 
     #[test]

@@ -371,6 +371,18 @@ fn links_are_followed_to_files_inside_and_nowhere_else() {
 }
 
 #[test]
+fn a_link_to_the_directory_that_is_served_is_no_entry_of_it() {
+    let dir = TempDir::new().unwrap();
+    std::fs::create_dir(dir.path().join("release")).unwrap();
+    write(&dir.path().join("release"), "a", b"a");
+    let current = dir.path().join("current");
+    symlink("release", &current).unwrap();
+    let repository = open(&current);
+    assert_eq!(names(&repository), ["a"]);
+    assert_eq!(repository.catalog().skipped().total(), 0);
+}
+
+#[test]
 fn a_directory_swapped_for_a_link_after_the_scan_leads_nowhere() {
     let outside = TempDir::new().unwrap();
     write(outside.path(), "file", b"secret!");

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::sink_support::{Client, K, SYMBOL_LEN, Served, StoreBlock};
 use umbel_engine::symbols::SymbolSink;
-use umbel_store::sink::{Held, SinkEvent, SinkOptions};
+use umbel_store::sink::{Held, SinkEvent, SinkOptions, Unkept};
 use umbel_wire::{Digest, Scheme};
 
 #[test]
@@ -282,7 +282,7 @@ fn permissions_travel_as_far_as_the_umask_allows() {
             client.send_lossy(&served, 0, 1);
             client.wait_done(&served);
             let execute = u32::from(sent) & 0o111 & !(umask >> 2);
-            let expected = u32::from(sent) & 0o666 & !umask | execute | 0o600;
+            let expected = u32::from(sent) & 0o666 & !umask | execute | 0o400;
             assert_eq!(mode(&client.path().join(&name)) & 0o7777, expected, "{name}");
         }
     }
@@ -298,4 +298,31 @@ fn what_nobody_else_may_read_cannot_be_read_while_it_is_received() {
     client.wait(|event| matches!(event, SinkEvent::BlockRestored { .. }));
     let part = client.path().join(".key.umbel-part");
     assert_eq!(std::fs::metadata(part).unwrap().permissions().mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn permissions_and_times_of_what_is_there_follow_the_source() {
+    let mut served = Served::new(1, "tool", 5_000, Scheme::ReedSolomon);
+    served.info.mode = Some(0o644);
+    let mut client = Client::new();
+    let path = client.path().join("tool");
+    std::fs::write(&path, &served.content).unwrap();
+    let look = || {
+        let metadata = std::fs::metadata(&path).unwrap();
+        let modified = metadata.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+        (metadata.permissions().mode() & 0o777, modified.as_nanos() as i64)
+    };
+    for (mode, time) in [(0o700, 1_234_567_890_123_456_789), (0o444, 5), (0o755, 1_000_000_000)] {
+        (served.info.mode, served.info.modified_ns) = (Some(mode), Some(time));
+        assert!(matches!(client.add(&served), Held::AlreadyThere));
+        let (has, changed) = look();
+        assert_eq!((has & 0o700, changed), (u32::from(mode) & 0o700, time));
+        client = client.restart();
+    }
+    assert_eq!(client.sink.unkept(), Unkept::default());
+    // A file whose content differs keeps all of its own.
+    let before = look();
+    let other = Served::new(2, "tool", 5_001, Scheme::ReedSolomon);
+    client.sink.add(&other.info).unwrap_err();
+    assert_eq!(look(), before);
 }

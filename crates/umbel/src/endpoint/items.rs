@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
+use umbel_engine::units::counted;
+use umbel_store::sink::Unkept;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
@@ -13,6 +15,16 @@ pub struct Failure {
     pub name: String,
     /// One line that says why.
     pub reason: String,
+}
+
+/// Returns a line that says what files could not keep, if there is anything.
+pub(crate) fn unkept_line(Unkept { permissions, times }: Unkept) -> Option<String> {
+    let parts = [("permissions", permissions), ("times", times)].into_iter();
+    let parts: Vec<String> = parts
+        .filter(|(_, files)| *files > 0)
+        .map(|(what, files)| format!("{what} of {}", counted(files, "file")))
+        .collect();
+    (!parts.is_empty()).then(|| format!("not kept by the target: {}", parts.join(", ")))
 }
 
 /// An item under way.
@@ -205,6 +217,14 @@ impl Items {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_target_cannot_keep_is_one_line() {
+        assert_eq!(unkept_line(Unkept::default()), None);
+        let some = unkept_line(Unkept { permissions: 3, times: 1 });
+        let line = "not kept by the target: permissions of 3 files, times of 1 file";
+        assert_eq!(some.as_deref(), Some(line));
+    }
 
     #[test]
     fn names_that_are_not_offered_are_missing_and_patterns_never_are() {

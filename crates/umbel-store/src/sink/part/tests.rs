@@ -18,6 +18,8 @@ fn shelf(directory: &Path) -> Shelf {
         preserve_times: false,
         overwrite: false,
         hidden: false,
+        allowed: super::super::attributes::Allowed::of(0o644),
+        unkept: super::super::attributes::Counts::default(),
         reserved: std::sync::atomic::AtomicU64::new(0),
     }
 }

@@ -1,0 +1,101 @@
+//! Permissions and modification times of files, as far as the target can keep them.
+//!
+//! They follow the item whenever it is looked at, so that a file whose content was there already
+//! gets those of the source, too.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::item::Item;
+
+/// Greatest difference between a time that was set and the one that the file has then. FAT has
+/// times of two seconds.
+const GRAIN: Duration = Duration::from_secs(2);
+
+/// Permissions of new files below the output directory, which the umask, or the access control list
+/// of the directory, allows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowed(u32);
+
+impl Allowed {
+    /// Creates them from the mode of a file that was created with 0666.
+    pub(super) fn of(mode: u32) -> Allowed {
+        Allowed(mode & 0o666)
+    }
+
+    /// Returns the permissions of a file whose item has this mode. A class of users that cannot read
+    /// the file must not execute it, and its owner can always read it.
+    fn of_item(self, mode: u16) -> u32 {
+        let (mode, Allowed(allowed)) = (u32::from(mode), self);
+        mode & allowed & 0o666 | mode & allowed >> 2 & 0o111 | 0o400
+    }
+}
+
+/// Number of files that could not keep what their items have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unkept {
+    /// Files with other permissions.
+    pub permissions: u64,
+    /// Files with other modification times.
+    pub times: u64,
+}
+
+/// Counts them.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    permissions: AtomicU64,
+    times: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn get(&self) -> Unkept {
+        let [permissions, times] =
+            [&self.permissions, &self.times].map(|count| count.load(Ordering::Relaxed));
+        Unkept { permissions, times }
+    }
+}
+
+/// Gives the file the permissions and the modification time of its item, where it has others. The
+/// content is right without them, so what the target cannot keep is only counted.
+pub(super) fn set(item: &Item, file: &File, allowed: Allowed, unkept: &Counts) {
+    if let Some(wanted) = item.mode.map(|mode| allowed.of_item(mode))
+        && !set_permissions(file, wanted).unwrap_or(false)
+    {
+        unkept.permissions.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(wanted) = item.modified_ns
+        && !set_modified(file, wanted).unwrap_or(false)
+    {
+        unkept.times.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether the file has these permissions now.
+fn set_permissions(file: &File, wanted: u32) -> io::Result<bool> {
+    let has = || io::Result::Ok(file.metadata()?.permissions().mode() & 0o777);
+    if has()? == wanted {
+        return Ok(true);
+    }
+    file.set_permissions(Permissions::from_mode(wanted))?;
+    Ok(has()? == wanted)
+}
+
+/// Returns whether the file has this time now, in nanoseconds since 1970, or almost.
+fn set_modified(file: &File, ns: i64) -> io::Result<bool> {
+    let distance = Duration::from_nanos(ns.unsigned_abs());
+    let time = match ns {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
+    };
+    let Some(wanted) = time else { return Ok(false) };
+    if file.metadata()?.modified()? == wanted {
+        return Ok(true);
+    }
+    file.set_modified(wanted)?;
+    let has = file.metadata()?.modified()?;
+    let differs = has.duration_since(wanted).or_else(|_| wanted.duration_since(has));
+    Ok(differs.is_ok_and(|differs| differs <= GRAIN))
+}
