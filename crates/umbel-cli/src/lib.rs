@@ -28,9 +28,12 @@ pub mod testing;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -105,6 +108,7 @@ pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
     };
     let Global { json, quiet, verbose, .. } = *program.global();
     forbid_core_dumps();
+    fail_beyond_limits();
     start_logging(verbose);
     let output = Output::new(json, quiet);
     let result = program.execute(&output);
@@ -121,6 +125,15 @@ fn forbid_core_dumps() {
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_CORE, 0, hard));
     if let Err(error) = limits {
         tracing::debug!("core dumps are not forbidden: {error}");
+    }
+}
+
+/// Makes a write beyond a limit of file sizes fail as any other, instead of ending the program without
+/// a word.
+fn fail_beyond_limits() {
+    let ignored = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(Signal::SIGXFSZ as i32, ignored) {
+        tracing::debug!("limits of file sizes end the program: {error}");
     }
 }
 

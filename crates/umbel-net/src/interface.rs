@@ -116,6 +116,9 @@ pub enum InterfaceError {
         /// The missing family.
         family: Family,
     },
+    /// No interface but the loopback one has an address at which others reach this host.
+    #[error("no interface has an address yet (`lo` leads to this host only: --interface lo)")]
+    NoneReady,
     /// No route leads to the peer.
     #[error("no route to {peer} ({source}): check `ip route get {peer}`")]
     NoRoute {
@@ -230,6 +233,19 @@ impl Interface {
             return Err(InterfaceError::Down(self.name));
         }
         Ok(self)
+    }
+
+    /// Returns whether packets from here can reach other hosts: it is switched on, does multicast,
+    /// and has an address of the family, or of either for `None`. A link-local IPv6 address, which
+    /// comes before all others, does only where that family is asked for.
+    pub fn is_ready(&self, family: Option<Family>) -> bool {
+        let global = |v6: &Ipv6Addr| !v6.is_unicast_link_local();
+        let addressed = match family {
+            Some(Family::V4) => !self.v4.is_empty(),
+            Some(Family::V6) => !self.v6.is_empty(),
+            None => !self.v4.is_empty() || self.v6.iter().any(global),
+        };
+        self.up && self.multicast && !self.loopback && addressed
     }
 
     /// Returns whether it has the address. Every 127.x.y.z belongs to the loopback interface.

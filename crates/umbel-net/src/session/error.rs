@@ -74,7 +74,7 @@ impl CloseCode {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another program uses the port.
-    #[error("UDP port {} is taken: stop the program that uses it (`ss -ulpn`), or choose another port", .0.port())]
+    #[error("UDP port {} is taken: stop the program that uses it (`ss -ulpn`), or choose another by --port", .0.port())]
     Taken(SocketAddr),
     /// The address is not one of this host.
     #[error("{} is not an address of this host: see `ip address`", .0.ip())]

@@ -53,8 +53,21 @@ pub enum Host {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error("`{0}` does not begin with `umbel://`: give the line that `umbel serve` printed")]
+    #[error(
+        "`{0}` does not begin with `umbel://`: give the line that `umbel serve` printed; what a \
+         sender calls by a name is for `umbel recv` or `umbel watch`"
+    )]
     Scheme(String),
+    /// The URL of a feed or stream.
+    #[error("that is no server but a {what}: run `{command} '{url}'`")]
+    Session {
+        /// What it is.
+        what: &'static str,
+        /// The command that takes it.
+        command: &'static str,
+        /// The URL.
+        url: String,
+    },
     /// No host, or an invalid one.
     #[error("`{0}` is not a host: give a name, an IPv4 address, or an IPv6 address in brackets")]
     Host(String),
@@ -125,12 +138,23 @@ impl fmt::Debug for SessionUrl {
     }
 }
 
+/// Returns the error for a text without the scheme.
+fn not_ours(text: &str) -> UrlError {
+    let others =
+        [("umbel-feed://", "feed", "umbel recv"), ("umbel-stream://", "stream", "umbel watch")];
+    let found = others.into_iter().find(|(scheme, ..)| text.starts_with(scheme));
+    match found {
+        Some((_, what, command)) => UrlError::Session { what, command, url: clip(text) },
+        None => UrlError::Scheme(clip(text)),
+    }
+}
+
 impl FromStr for SessionUrl {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<SessionUrl, UrlError> {
         let text = text.trim();
-        let rest = strip_scheme(text).ok_or_else(|| UrlError::Scheme(clip(text)))?;
+        let rest = strip_scheme(text).ok_or_else(|| not_ours(text))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
             Some(slash) => rest.split_at(slash),
@@ -288,6 +312,14 @@ mod tests {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }
+    }
+
+    #[test]
+    fn the_url_of_something_else_names_the_command_that_takes_it() {
+        let error = |text: &str| text.parse::<SessionUrl>().unwrap_err().to_string();
+        assert!(error("umbel-feed://a?pin=x").contains("run `umbel recv 'umbel-feed://a?pin=x'`"));
+        assert!(error("umbel-stream://a?pin=x").contains("umbel watch"));
+        assert!(error("nightly").contains("umbel recv"));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::doctor::{self, Finding, HostRequest, Verdict};
 /// Options of `umbel doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  umbel doctor                                      check this host
-  umbel doctor --interface eth1                     check another of its interfaces
+  umbel doctor                                      check this host, on all its interfaces
+  umbel doctor --interface eth1                     check one of its interfaces
   umbel doctor 'umbel://192.0.2.2:7700/?pin=…'      check the path from a server, too
 
 Exits with 0 if nothing is a problem. As root it sees more: firewall rules, queriers.")]
@@ -23,7 +23,7 @@ pub(super) struct DoctorArgs {
     #[arg(value_name = "URL")]
     url: Option<String>,
     /// Interface on which multicast should arrive: a name or an address [default: that of the route
-    /// to the server, or of the route for groups]
+    /// to the server; without a server, all]
     #[arg(long, value_name = "IF")]
     interface: Option<String>,
     /// Do not wait 2.6 s to hear whether IGMP and MLD are queried
@@ -48,7 +48,7 @@ pub(super) fn run(args: &DoctorArgs, output: &Output) -> anyhow::Result<ExitCode
     };
     match &url {
         Some(url) => examine_path(args, url, args.credentials.load()?, &mut report),
-        None => examine_host(args, None, &mut report),
+        None => examine_hosts(args, output, &mut report),
     }
     output.note(count.summary());
     Ok(ExitCode::from(u8::from(count.problems > 0)))
@@ -64,6 +64,34 @@ fn lines(finding: &Finding) -> String {
     };
     let mend = finding.mend.as_ref().map_or_else(String::new, |mend| format!("\n    → {mend}"));
     format!("{sign} {}: {}{mend}", finding.check, finding.what)
+}
+
+/// Checks all interfaces on which a receiver listens.
+fn examine_hosts(args: &DoctorArgs, output: &Output, report: &mut dyn FnMut(Finding)) {
+    if args.interface.is_some() {
+        return examine_host(args, None, report);
+    }
+    let interfaces = match doctor::find_interfaces() {
+        Ok(interfaces) => interfaces,
+        Err(finding) => return report(finding),
+    };
+    if let [_] = &interfaces[..] {
+        return examine_host(args, None, report);
+    }
+    let mut told = Vec::new();
+    for interface in &interfaces {
+        output.note(format!("on {interface}:"));
+        let request = HostRequest::for_interface(interface);
+        let request = HostRequest { await_querier: !args.quick, ..request };
+        doctor::examine_host(&request, &mut |finding| {
+            // What is true of the whole host is said once.
+            if !told.contains(&finding) {
+                told.push(finding.clone());
+                report(Finding { interface: Some(interface.name.clone()), ..finding });
+            }
+        });
+    }
+    doctor::compare_announcements().into_iter().for_each(report);
 }
 
 fn examine_host(args: &DoctorArgs, peer: Option<IpAddr>, report: &mut dyn FnMut(Finding)) {

@@ -49,7 +49,7 @@ pub(super) struct GatewayArgs {
     /// Fetch nothing from the source
     #[arg(long)]
     no_repair: bool,
-    /// Interface, by name or address [default: that of the default route]
+    /// Interface, by name or address [default: the one on which the source is heard, of all]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
     /// Time to wait for the stream to be on the air

@@ -26,7 +26,7 @@ pub(super) struct GroupsArgs {
     /// Time for which to listen
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// Interface, by name or address [default: that of the default route]
+    /// Interface, by name or address [default: all that do multicast]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
 }
@@ -38,10 +38,12 @@ pub(super) struct GroupsArgs {
 /// If listening is impossible.
 pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let interface = crate::feed::interface(args.interface.as_deref())?;
-    let mut station = Station::open(&interface)?;
+    let mut station = Station::open(args.interface.as_deref())?;
     let waker = station.waker();
     signals.then(move || waker.wake())?;
+    if station.wait_for_network(|line| output.note(line))? {
+        return Ok(ExitCode::SUCCESS);
+    }
     let until = Instant::now() + args.wait;
     loop {
         station.ask(&FindSessions { name: None }, None);
@@ -56,7 +58,8 @@ pub(super) fn run(args: &GroupsArgs, output: &Output) -> anyhow::Result<ExitCode
         output.result(line(session));
     }
     if sessions.is_empty() {
-        output.note(format!("nothing is on the air that {} hears", interface.name));
+        let names: Vec<&str> = station.interfaces().map(|one| one.name.as_str()).collect();
+        output.note(format!("nothing is on the air on {}", names.join(", ")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -56,9 +56,12 @@ pub(super) struct RecvArgs {
     /// First content to receive: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
-    /// Interface, by name or address [default: that of the default route]
+    /// Interface, by name or address [default: the one on which the source is heard, of all]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
+    /// UDP port of this receiver in the feed's tree, to which others send unicast [default: any]
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "PORT")]
+    tree_port: u16,
     /// Time to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
@@ -125,6 +128,7 @@ impl RecvArgs {
         Ok(RecvOptions {
             start: self.from,
             interface: self.interface,
+            tree_port: self.tree_port,
             wait: self.wait,
             patience: self.patience,
             token: self.token_file.token(self.token, None)?,

@@ -55,6 +55,9 @@ pub(super) struct SendArgs {
     /// Interface, by name or address [default: that of the default route]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
+    /// UDP port of the source in the feed's tree, to which receivers send unicast [default: any]
+    #[arg(long, default_value_t = 0, hide_default_value = true, value_name = "PORT")]
+    tree_port: u16,
     /// Use IPv6
     #[arg(long)]
     ipv6: bool,
@@ -155,6 +158,7 @@ impl SendArgs {
         let admit = self.admit.as_deref().map(read_list).transpose()?.unwrap_or_default();
         Ok(SendOptions {
             interface: self.interface,
+            tree_port: self.tree_port,
             family: self.ipv6.then_some(Family::V6),
             group: self.group,
             pace: self.pace.options(),

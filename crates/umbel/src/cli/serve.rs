@@ -11,8 +11,8 @@ use serde_json::json;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::units::{ByteCount, Rate, counted};
-use umbel_net::interface::Family;
-use umbel_wire::Scheme;
+use umbel_net::interface::{Family, Interface};
+use umbel_wire::{Channel, Scheme};
 
 use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_served};
 use super::duration::parse_seconds;
@@ -21,8 +21,13 @@ use super::output::{Output, plain};
 use super::pace::PaceArgs;
 use super::token::TokenFileArgs;
 use super::{left_out, signals};
+use crate::endpoint::interface;
 use crate::serve::{ClientReport, ControlChoice, Report, ServeOptions, Server};
 use crate::state;
+
+/// Time for which the address of the channel may be gone before the server starts anew: leases are
+/// renewed, and cables plugged in again.
+const LOST: Duration = Duration::from_secs(6);
 
 /// Options of `umbel serve`.
 #[derive(Debug, clap::Args)]
@@ -170,19 +175,67 @@ impl ServeArgs {
 /// If the server cannot start, or its channel fails.
 pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let server = Server::start(&args.options()?)?;
-    announce(&server, output);
-    let meter = Meter::new(output);
+    let options = args.options()?;
+    while let Some(server) = start(&options, &signals, output)? {
+        announce(&server, output);
+        let meter = Meter::new(output);
+        let gone = watch(&server, &signals, &meter, output);
+        meter.clear();
+        let report = server.report();
+        output.json(&json!({ "event": "stopped", "report": report }));
+        server.stop()?;
+        if !gone {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a server as soon as an interface has an address. Returns `None` if the user does not wait
+/// for it.
+fn start(
+    options: &ServeOptions,
+    signals: &signals::Watch,
+    output: &Output,
+) -> anyhow::Result<Option<Server>> {
+    let wanted = options.interface.as_deref();
+    let note = |line: &str| {
+        output.json(&json!({ "event": "note", "message": line }));
+        output.note(line);
+    };
+    let found = interface::wait(wanted, options.family, note, |time| signals.wait(time))?;
+    let Some(found) = found else { return Ok(None) };
+    if let Some(line) = interface::others(&found, wanted) {
+        note(&line);
+    }
+    let interface = wanted.map_or(found.name, str::to_owned);
+    Server::start(&ServeOptions { interface: Some(interface), ..options.clone() }).map(Some)
+}
+
+/// Tells what the server does, until it ends or the user ends it. Returns whether its address is
+/// gone, so that nobody can reach it any more.
+fn watch(server: &Server, signals: &signals::Watch, meter: &Meter, output: &Output) -> bool {
     let mut last = (Instant::now(), 0);
     // The reason that packets do not leave is told when it changes, not each time it is noticed.
     let mut told: Option<String> = None;
-    let mut aside = BTreeSet::new();
+    let (mut aside, mut address_seen) = (BTreeSet::new(), Instant::now());
     while !signals.wait(Duration::from_millis(250)) {
         if !server.is_running() {
             break;
         }
+        if !is_lost(server) {
+            address_seen = Instant::now();
+        } else if address_seen.elapsed() >= LOST {
+            let Channel { source, .. } = server.channel();
+            let address = source.map_or_else(String::new, |source| source.to_string());
+            let name = &server.interface().name;
+            let line = format!("{name} has lost the address {address}; starting anew");
+            output.json(&json!({ "event": "note", "message": line }));
+            output.note(line);
+            return true;
+        }
         let report = server.report();
-        show(&report, &mut last, &meter);
+        show(&report, &mut last, meter);
         for client in &report.clients {
             tell_aside(client, &report, &mut aside, output);
         }
@@ -192,11 +245,13 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
             told = Some(trouble);
         }
     }
-    meter.clear();
-    let report = server.report();
-    output.json(&json!({ "event": "stopped", "report": report }));
-    server.stop()?;
-    Ok(ExitCode::SUCCESS)
+    false
+}
+
+/// Returns whether no interface has the address any more from which the server sends.
+fn is_lost(server: &Server) -> bool {
+    let Some(source) = server.channel().source else { return false };
+    Interface::list().is_ok_and(|all| !all.iter().any(|interface| interface.has(source)))
 }
 
 fn announce(server: &Server, output: &Output) {

@@ -37,7 +37,7 @@ pub(super) struct TreeArgs {
     /// Time to wait for the feed to be on the air
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = parse_duration)]
     wait: Duration,
-    /// Interface, by name or address [default: that of the default route]
+    /// Interface, by name or address [default: announcements are heard on all]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
 }
@@ -49,15 +49,19 @@ pub(super) struct TreeArgs {
 /// If there is no such feed, or its source does not answer.
 pub(super) fn run(args: &TreeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let interface = crate::feed::interface(args.interface.as_deref())?;
-    let mut station = Station::open(&interface)?;
+    let mut station = Station::open(args.interface.as_deref())?;
     let waker = station.waker();
     let watch = signals.clone();
     signals.then(move || waker.wake())?;
-    let found = station.find::<Feed>(&args.feed, args.wait, |line| output.note(line))?;
+    let found = station.find::<Feed>(
+        &args.feed,
+        args.wait,
+        (|line: &str| output.note(line), |line: &str| output.note(line)),
+    )?;
     let Some((feed, _)) = found else {
         return Ok(ExitCode::from(1));
     };
+    let interface = station.interface_of(&feed.clone().into())?;
     drop(station);
     if args.once {
         // The first look makes the managers report.

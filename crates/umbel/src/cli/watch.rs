@@ -68,7 +68,7 @@ pub(super) struct WatchArgs {
     #[arg(long, value_name = "PICTURES", default_value_t = 2,
         value_parser = clap::value_parser!(u32).range(0..=60))]
     delay: u32,
-    /// Interface, by name or address [default: that of the default route]
+    /// Interface, by name or address [default: the one on which the source is heard, of all]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
     /// Time to wait for the stream to be on the air

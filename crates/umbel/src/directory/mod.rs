@@ -21,6 +21,7 @@
 //! [signed]: umbel_wire::signed
 
 mod announcer;
+mod ears;
 mod known;
 mod selector;
 mod sought;

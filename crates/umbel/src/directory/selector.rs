@@ -72,6 +72,8 @@ pub struct SessionSelector {
     pub port: Option<u16>,
     /// The key that must have signed the announcement.
     pub pin: Option<Pin>,
+    /// Kind of the session, if its user gives a URL.
+    pub noun: Option<Noun>,
     /// The least version that a session of this key may have. An earlier one is sent again.
     pub since: u64,
 }
@@ -80,8 +82,16 @@ impl FromStr for SessionSelector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<SessionSelector, String> {
-        let rest = Noun::ALL.iter().find_map(|noun| text.trim().strip_prefix(noun.scheme()));
-        let Some(rest) = rest else { return select(text, None) };
+        let text = text.trim();
+        if text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("umbel://")) {
+            return Err(format!(
+                "that is the URL of a server: get its items with `umbel get '{text}'`"
+            ));
+        }
+        let split = |noun: &Noun| Some((*noun, text.strip_prefix(noun.scheme())?));
+        let Some((noun, rest)) = Noun::ALL.iter().find_map(split) else {
+            return select(text, None);
+        };
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = place.strip_suffix('/').unwrap_or(place);
         let place = percent_decode_str(place).decode_utf8();
@@ -90,7 +100,7 @@ impl FromStr for SessionSelector {
         match (pins.next(), pins.next()) {
             (Some(pin), None) => {
                 let pin = pin.parse().map_err(|error: PinError| error.to_string())?;
-                select(&place, Some(pin))
+                Ok(SessionSelector { noun: Some(noun), ..select(&place, Some(pin))? })
             }
             (None, _) => Err("it has no `pin`: copy the whole line that its sender printed, or \
                               give the name alone"
@@ -123,7 +133,7 @@ fn chosen(
     port: Option<u16>,
     pin: Option<Pin>,
 ) -> SessionSelector {
-    SessionSelector { name, address, port, pin, since: 0 }
+    SessionSelector { name, address, port, pin, noun: None, since: 0 }
 }
 
 impl SessionSelector {
@@ -178,6 +188,7 @@ mod tests {
             assert!(!url.contains([' ', '\'']), "{url}");
             let selector: SessionSelector = url.parse().unwrap();
             assert_eq!((&selector.name, selector.pin), (&name, Some(pin)));
+            assert_eq!(selector.noun, Some(noun), "which the command takes or refuses at once");
             let placed = url.replace('?', "@10.0.0.2:40?");
             let selector: SessionSelector = placed.parse().unwrap();
             assert_eq!((selector.address, selector.port), (Some([10, 0, 0, 2].into()), Some(40)));
@@ -189,6 +200,7 @@ mod tests {
         let pin = Pin::from_digest([7; 32]);
         for (text, advice) in [
             ("umbel-feed://a".to_owned(), "no `pin`"),
+            ("umbel://192.0.2.2:7700/?pin=x".to_owned(), "umbel get 'umbel://192.0.2.2"),
             ("umbel-feed://a?pin=short".to_owned(), "43 characters"),
             (format!("umbel-feed://a?pin={pin}&pin={pin}"), "twice"),
             (format!("umbel-feed://?pin={pin}"), "empty"),

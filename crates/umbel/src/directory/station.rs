@@ -2,95 +2,71 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
-use nix::poll::PollFlags;
 use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
-use umbel_net::udp::{Receiver, ReceiverOptions, SendError, Sender, SenderOptions};
-use umbel_net::wake::{self, Waker};
-use umbel_wire::session::{FindSessions, QUERY_PORT};
-use umbel_wire::{Channel, sap};
+use umbel_net::udp::SendError;
+use umbel_net::wake::Waker;
+use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
 
+use super::ears::Ears;
 use super::{Directory, Noun, Session, SessionSelector, SessionUrl, Sought};
 
-/// IPv6 scopes whose directories are listened to: link, site, organization, global.
-const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
 /// Pause between queries, which doubles each time up to `QUERY_MAX`.
 const QUERY: Duration = Duration::from_millis(250);
 const QUERY_MAX: Duration = Duration::from_secs(4);
 /// Time after which the user is told that the session is still awaited.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// Interval between looks for a network.
+const NETWORK: Duration = Duration::from_millis(100);
 /// Time by which sources on the air have answered a query; each is allowed one answer every 200 ms.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// Listens to the directories of one interface, and queries them.
+/// Listens to the directories of one interface or all, and queries them.
 #[derive(Debug)]
 pub struct Station {
     directory: Directory,
-    receivers: Vec<Receiver>,
-    senders: Vec<(Sender, Vec<IpAddr>)>,
+    ears: Ears,
+    /// Whether an interface has come that was not asked yet.
+    news: bool,
     waker: Waker,
 }
 
-/// Returns the groups of the directories of a family.
-fn groups(family: Family) -> Vec<IpAddr> {
-    match family {
-        Family::V4 => {
-            vec![sap::LOCAL_V4.into(), sap::ORGANIZATION_V4.into(), sap::GLOBAL_V4.into()]
-        }
-        Family::V6 => SCOPES_V6.map(|scope| sap::directory_v6(scope).into()).to_vec(),
-    }
-}
-
 impl Station {
-    /// Starts to listen, on IPv4 and IPv6 as far as the interface has them.
+    /// Starts to listen on the interface of this name or address, or on all that do multicast.
+    /// Where there is none yet, it listens as soon as there is.
     ///
     /// # Errors
     ///
-    /// If it can listen to neither.
-    pub fn open(interface: &Interface) -> anyhow::Result<Station> {
-        let mut station = Station {
-            directory: Directory::default(),
-            receivers: Vec::new(),
-            senders: Vec::new(),
-            waker: Waker::new().context("cannot listen to announcements")?,
-        };
-        let mut failed = None;
-        for family in [Family::V4, Family::V6] {
-            if interface.address(family).is_err() {
-                continue;
-            }
-            if let Err(error) = station.add(family, interface) {
-                tracing::debug!("no announcements by {family}: {error:#}");
-                failed.get_or_insert(error);
-            }
-        }
-        match failed {
-            Some(error) if station.receivers.is_empty() => {
-                Err(error.context("cannot listen to announcements"))
-            }
-            None if station.receivers.is_empty() => {
-                bail!("interface {} has no address: use another by --interface", interface.name)
-            }
-            _ => Ok(station),
-        }
+    /// If the interface cannot be used, or the system refuses.
+    pub fn open(interface: Option<&str>) -> anyhow::Result<Station> {
+        let waker = Waker::new().context("cannot listen to announcements")?;
+        let ears = Ears::open(interface).context("cannot listen to announcements")?;
+        Ok(Station { directory: Directory::default(), ears, news: false, waker })
     }
 
-    fn add(&mut self, family: Family, interface: &Interface) -> anyhow::Result<()> {
-        let options = ReceiverOptions { batch: 8, offload: false, ..ReceiverOptions::default() };
-        let mut receiver = Receiver::open(sap::PORT, family, interface, &options)?;
-        for group in groups(family) {
-            receiver.join(&Channel { source: None, group, port: sap::PORT })?;
-        }
-        let sender = Sender::open(interface, &SenderOptions::new(family))?;
-        self.receivers.push(receiver);
-        self.receivers.push(Receiver::of_sender(&sender, &options)?);
-        self.senders.push((sender, groups(family)));
-        Ok(())
+    /// Returns the interfaces that are listened to.
+    pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        self.ears.interfaces()
+    }
+
+    /// Returns whether there is no interface to listen to yet.
+    pub fn is_deaf(&self) -> bool {
+        self.ears.is_deaf()
+    }
+
+    /// Returns the interface on which to receive a session.
+    ///
+    /// # Errors
+    ///
+    /// If there is none any more.
+    pub fn interface_of(&self, session: &SessionKind) -> anyhow::Result<Interface> {
+        let source = session.source().ip();
+        let found = self.ears.towards(source).or_else(|| self.interfaces().next());
+        found.cloned().with_context(|| format!("no interface leads to {source} any more"))
     }
 
     /// Returns the sessions heard so far.
@@ -110,7 +86,7 @@ impl Station {
         query.emit(&mut bytes);
         let mut buf = TransmitBuf::default();
         buf.push(&bytes, Bytes::new());
-        for (sender, groups) in &mut self.senders {
+        for (sender, groups) in self.ears.senders() {
             let family = Family::of(sender.source().ip());
             let host = host.filter(|&host| Family::of(host) == family);
             for to in groups.iter().copied().chain(host) {
@@ -133,28 +109,14 @@ impl Station {
         let until = Instant::now() + wait;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let woken = match &self.receivers[..] {
-                [a, b] => {
-                    let fds = [a.as_fd(), b.as_fd(), self.waker.as_fd()];
-                    wake::wait_for(fds, PollFlags::POLLIN, Some(left))?[2]
-                }
-                [a, b, c, d] => {
-                    let fds = [a, b, c, d].map(AsFd::as_fd);
-                    let [a, b, c, d] = fds;
-                    let fds = [a, b, c, d, self.waker.as_fd()];
-                    wake::wait_for(fds, PollFlags::POLLIN, Some(left))?[4]
-                }
-                _ => bail!("nothing is listened to"),
-            };
+            self.ears.wait(&self.waker, left)?;
             let now = Instant::now();
-            let Station { directory, receivers, .. } = self;
-            for receiver in receivers {
-                receiver.receive(Some(Duration::ZERO), None, |received| {
-                    directory.hear(now, received.from.ip(), received.payload);
-                })?;
-            }
+            let Station { directory, ears, news, .. } = self;
+            *news |= ears.take(now, |from, payload| {
+                directory.hear(now, from, payload);
+            });
             self.directory.expire(now);
-            if woken && self.waker.take() {
+            if self.waker.take() {
                 return Ok(true);
             }
             if left.is_zero() {
@@ -163,8 +125,8 @@ impl Station {
         }
     }
 
-    /// Waits for the one session that is selected. Reports to `note` if that takes more than a
-    /// moment. Returns it with its sender's key, or `None` if the waker is called meanwhile. Of
+    /// Waits for the one session that is selected. Reports to `lonely` if that takes more than a
+    /// moment, and to `note` if no interface has an address yet; `wait` begins when one has. Returns it with its sender's key, or `None` if the waker is called meanwhile. Of
     /// several that one sender calls alike it is the latest.
     ///
     /// # Errors
@@ -175,9 +137,17 @@ impl Station {
         &mut self,
         selector: &SessionSelector,
         wait: Duration,
-        note: impl FnOnce(&str),
+        (lonely, note): (impl FnOnce(&str), impl FnOnce(&str)),
     ) -> anyhow::Result<Option<(S, [u8; 32])>> {
-        let Some(session) = self.wait_for(S::NOUN, selector, wait, note)? else { return Ok(None) };
+        if let Some(noun) = selector.noun.filter(|&noun| noun != S::NOUN) {
+            bail!("that is the URL of a {noun}: `{}` takes it", noun.receiver());
+        }
+        if self.wait_for_network(note)? {
+            return Ok(None);
+        }
+        let Some(session) = self.wait_for(S::NOUN, selector, wait, lonely)? else {
+            return Ok(None);
+        };
         let name = &selector.name;
         let Some(found) = session.kind.as_ref().and_then(S::of) else {
             match S::NOUN {
@@ -191,6 +161,23 @@ impl Station {
         };
         let key = session.key.with_context(|| format!("`{name}` is not signed"))?;
         Ok(Some((found.clone(), key)))
+    }
+
+    /// Waits until an interface has an address. Returns whether the waker was called meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses to wait.
+    pub fn wait_for_network(&mut self, note: impl FnOnce(&str)) -> anyhow::Result<bool> {
+        if self.ears.is_deaf() {
+            note("no interface has an address yet; waiting for one");
+        }
+        while self.ears.is_deaf() {
+            if self.listen(NETWORK)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn wait_for(
@@ -218,6 +205,10 @@ impl Station {
                 // Waits are short, as an answer does not end them.
                 if self.listen(left.min(Duration::from_millis(20)))? {
                     return Ok(None);
+                }
+                if std::mem::take(&mut self.news) {
+                    pause = QUERY;
+                    break;
                 }
             }
             if self.is_there(selector) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use umbel_engine::host::Mailbox;
 use umbel_net::interface::Interface;
 use umbel_net::session::signing;
+use umbel_wire::session::SessionKind;
 
 use super::{Acquaintance, KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
@@ -24,12 +25,12 @@ pub(crate) struct Succession<I> {
 }
 
 impl<I: Send + 'static> Succession<I> {
-    /// Starts to listen to the directories of an interface.
+    /// Starts to listen to the directories of an interface, or of all.
     ///
     /// # Errors
     ///
     /// As [`Station::open`].
-    pub(crate) fn open(interface: &Interface) -> anyhow::Result<Succession<I>> {
+    pub(crate) fn open(interface: Option<&str>) -> anyhow::Result<Succession<I>> {
         let wiring = Wiring::new()?;
         let current = Arc::new(Mutex::new(wiring.mailbox().clone()));
         Ok(Succession { station: Station::open(interface)?, wiring, current, known: None })
@@ -59,20 +60,23 @@ impl<I: Send + 'static> Succession<I> {
     ///
     /// # Errors
     ///
-    /// As [`Station::find`], or if the known senders cannot be read or written.
+    /// As [`Station::find`], or if a line of the known senders is wrong and there is no pin.
     pub(crate) fn find<S: Sought>(
         &mut self,
         selector: &mut SessionSelector,
         state_dir: Option<PathBuf>,
         wait: Duration,
-        (lonely, note): (impl FnOnce(&str), impl FnOnce(&str)),
+        (lonely, note): (impl FnOnce(&str), impl Fn(&str)),
     ) -> anyhow::Result<Option<(S, [u8; 32])>> {
-        let state_dir = state_dir.map_or_else(crate::state::default_dir, Ok)?;
-        let known = KnownSenders::in_dir(S::NOUN, &state_dir).look_up(selector)?;
-        let found = self.station.find::<S>(selector, wait, lonely)?;
+        let senders = match state_dir.map_or_else(crate::state::default_dir, Ok) {
+            Ok(state_dir) => KnownSenders::in_dir(S::NOUN, &state_dir),
+            Err(error) => KnownSenders::nowhere(S::NOUN, error.to_string()),
+        };
+        let known = senders.look_up(selector, &note)?;
+        let found = self.station.find::<S>(selector, wait, (lonely, &note))?;
         if let Some((session, key)) = &found {
             let source = session.clone().into().source().ip();
-            known.made(selector, (signing::pin_of(key), session.version()), source, note)?;
+            known.made(selector, (signing::pin_of(key), session.version()), source, note);
             self.known = Some(known);
         }
         Ok(found)
@@ -90,7 +94,7 @@ impl<I: Send + 'static> Succession<I> {
         (selector, first): (&SessionSelector, S),
         news: impl Fn(News) -> Option<I> + Copy + Send + 'static,
         note: impl Fn(&str),
-        mut receive: impl FnMut(S, Wiring<I>, Silence) -> anyhow::Result<bool>,
+        mut receive: impl FnMut(S, &Interface, Wiring<I>, Silence) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         let Succession { mut station, mut wiring, current, known } = self;
         let mut selector = selector.clone();
@@ -99,9 +103,13 @@ impl<I: Send + 'static> Succession<I> {
             let mailbox = wiring.mailbox().clone();
             let tell = move |heard| news(heard).into_iter().for_each(|input| mailbox.put(input));
             let silence = Silence::default();
-            let watched = (session.clone().into(), silence.clone());
+            let kind: SessionKind = session.clone().into();
+            // The network may have gone since.
+            station.wait_for_network(&note)?;
+            let interface = station.interface_of(&kind)?;
+            let watched = (kind, silence.clone());
             let watch = Watch::start(station, selector.clone(), watched, tell)?;
-            let replaced = receive(session, wiring, silence);
+            let replaced = receive(session, &interface, wiring, silence);
             let successor = watch.stop().filter(|_| matches!(replaced, Ok(true)));
             let next = successor.and_then(|(heard, kind)| Some((heard, S::of(&kind)?.clone())));
             let Some(next) = next else { return replaced.map(drop) };

@@ -7,6 +7,7 @@ use nix::net::if_::InterfaceFlags;
 use umbel_net::interface::{Family, Interface, InterfaceError};
 
 use super::{Finding, system};
+use crate::endpoint::interface as choice;
 
 pub(super) const CHECK: &str = "interface";
 
@@ -33,6 +34,19 @@ pub fn find(name: Option<&str>, peer: Option<IpAddr>) -> Result<Interface, Findi
                 .mend("plug in or switch on a network, or try `--interface lo` on this host alone"),
         }
     })
+}
+
+/// Returns the interfaces on which a receiver listens whose user names none: the one that
+/// [`find`] returns, and the others that do multicast.
+///
+/// # Errors
+///
+/// As [`find`].
+pub fn find_all() -> Result<Vec<Interface>, Finding> {
+    let first = find(None, None)?;
+    let mut others = choice::heard().unwrap_or_default();
+    others.retain(|other| other.index != first.index);
+    Ok([vec![first], others].concat())
 }
 
 fn named(all: &[Interface], text: &str) -> Option<Interface> {

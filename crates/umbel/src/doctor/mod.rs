@@ -24,6 +24,7 @@
 //! `tests/all/lab/doctor.rs` breaks each thing in a lab, looks for its finding, runs the command and
 //! looks again.
 
+mod announcements;
 mod bridge;
 mod buffers;
 mod delivery;
@@ -42,8 +43,11 @@ use serde::Serialize;
 use umbel_net::interface::Interface;
 use umbel_wire::Channel;
 
+use crate::endpoint::interface as choice;
+
+pub use announcements::compare as compare_announcements;
 pub use host::{HostRequest, examine_host};
-pub use interface::find as find_interface;
+pub use interface::{find as find_interface, find_all as find_interfaces};
 pub use path::Path;
 
 /// Verdict of a check.
@@ -67,6 +71,9 @@ pub struct Finding {
     pub check: &'static str,
     /// Verdict of the check.
     pub verdict: Verdict,
+    /// The interface that was checked, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// The finding as one line in plain words.
     pub what: String,
     /// The command that fixes it. If there is none on this host, advice on what to do.
@@ -75,7 +82,7 @@ pub struct Finding {
 
 impl Finding {
     fn new(check: &'static str, verdict: Verdict, what: impl Into<String>) -> Finding {
-        Finding { check, verdict, what: what.into(), mend: None }
+        Finding { check, verdict, interface: None, what: what.into(), mend: None }
     }
 
     fn ok(check: &'static str, what: impl Into<String>) -> Finding {
@@ -119,19 +126,58 @@ pub fn quick(interface: &Interface, channel: &Channel) -> Option<Finding> {
     most_probable(findings)
 }
 
-/// Returns the most probable reason on this host why no feed can be received on `interface`, or
-/// `None` if nothing certainly keeps them out. Takes less than 3 s.
-pub fn quick_for_feeds(interface: &Interface) -> Option<Finding> {
+/// Returns lines that say why no session is heard on this host, on the interface that the user names
+/// or on any: the first reason, and then each command that mends one. Without lines, nothing
+/// certainly keeps sessions out. What is wrong on some interfaces does not explain the silence on the
+/// others. Takes less than 3 s for each.
+pub fn why_nothing_is_heard(wanted: Option<&str>) -> Vec<String> {
+    let interfaces = match wanted {
+        Some(wanted) => Interface::resolve(wanted).map(|found| vec![found]),
+        None => choice::heard(),
+    };
+    let mut all = Vec::new();
+    for interface in interfaces.unwrap_or_default() {
+        let found = keeping_feeds_out(&interface);
+        if found.is_empty() {
+            return Vec::new();
+        }
+        all.extend(found);
+    }
+    lines_of(&all)
+}
+
+fn lines_of(findings: &[Finding]) -> Vec<String> {
+    let Some(first) = findings.first() else { return Vec::new() };
+    let mut mends: Vec<String> = Vec::new();
+    for mend in findings.iter().filter_map(|finding| finding.mend.as_ref()) {
+        let line = format!("    {mend}");
+        if !mends.contains(&line) {
+            mends.push(line);
+        }
+    }
+    let more = match findings.len() - 1 {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let mend = if mends.is_empty() { "" } else { "; as root:" };
+    let reason = format!("why that may be: {}: {}{more}{mend}", first.check, first.what);
+    [vec![reason], mends].concat()
+}
+
+/// Returns the problems of this host with which no feed can be received on `interface`.
+fn keeping_feeds_out(interface: &Interface) -> Vec<Finding> {
     let mut findings = Vec::new();
     let request = HostRequest { await_querier: false, ..HostRequest::for_interface(interface) };
     examine_host(&request, &mut |finding| findings.push(finding));
-    keeps_feeds_out(findings)
+    keep_feeds_out(findings)
 }
 
-/// Returns the first problem that keeps announcements out, which are small enough for any MTU.
-fn keeps_feeds_out(mut findings: Vec<Finding>) -> Option<Finding> {
-    findings.retain(|finding| finding.check != interface::MTU_CHECK);
-    most_probable(findings).filter(|finding| finding.verdict == Verdict::Problem)
+/// Returns the problems that keep announcements out, which are small enough for any MTU.
+fn keep_feeds_out(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.retain(|finding| {
+        finding.verdict == Verdict::Problem && finding.check != interface::MTU_CHECK
+    });
+    findings
 }
 
 /// Returns the first problem, or else the first warning that explains silence.
@@ -174,11 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn all_rules_that_are_missing_are_said_at_once_in_a_block() {
+        let rule = |port: u16| format!("nft insert rule ip f in udp dport {port} accept");
+        let drops = |port| Finding::problem("firewall", format!("drops {port}")).mend(rule(port));
+        let lines = lines_of(&[drops(7702), drops(9875), drops(9875)]);
+        assert_eq!(lines[0], "why that may be: firewall: drops 7702; and 2 more; as root:");
+        assert_eq!(lines[1..], [7702, 9875].map(|port| format!("    {}", rule(port))));
+        assert_eq!(lines_of(&[]), [""; 0]);
+    }
+
+    #[test]
     fn a_small_mtu_is_no_reason_why_nothing_is_announced() {
         let mtu = Finding::problem(interface::MTU_CHECK, "1400 bytes");
         let firewall = Finding::problem("firewall", "drops");
-        assert_eq!(keeps_feeds_out(vec![mtu.clone()]), None);
-        assert_eq!(keeps_feeds_out(vec![mtu.clone(), firewall.clone()]), Some(firewall));
+        assert_eq!(keep_feeds_out(vec![mtu.clone()]), []);
+        assert_eq!(keep_feeds_out(vec![mtu.clone(), firewall.clone()]), [firewall]);
         assert_eq!(most_probable(vec![mtu.clone()]), Some(mtu), "of data it is");
     }
 

@@ -1,39 +1,14 @@
-//! Chooses the interface, group and rate of the data channel if the user does not.
+//! Chooses the group and rate of the data channel if the user does not.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::bail;
 use umbel_engine::units::Rate;
-use umbel_net::interface::{Family, Interface, InterfaceError};
+use umbel_net::interface::{Family, Interface};
 use umbel_wire::Channel;
-
-/// An address for documentation [RFC 5737 §3], whose route is the default route.
-const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 /// Highest rate where the interface tells no speed, in bits per second.
 const MOST_BY_DEFAULT: u64 = 10_000_000_000;
-
-/// Returns the interface that is asked for, that of the default route, or else any that supports
-/// multicast.
-pub(crate) fn choose_interface(wanted: Option<&str>) -> Result<Interface, InterfaceError> {
-    if let Some(wanted) = wanted {
-        return Interface::resolve(wanted);
-    }
-    if let Ok(interface) = Interface::for_peer(ELSEWHERE)
-        && interface.multicast
-    {
-        return Ok(interface);
-    }
-    let usable = |interface: &Interface| {
-        interface.up && interface.multicast && !(interface.v4.is_empty() && interface.v6.is_empty())
-    };
-    let all = Interface::list()?;
-    let outward = all.iter().find(|interface| usable(interface) && !interface.loopback);
-    match outward.or_else(|| all.iter().find(|interface| usable(interface))) {
-        Some(interface) => Ok(interface.clone()),
-        None => Interface::resolve("lo"),
-    }
-}
 
 /// Returns the family that is asked for or that the group has; else IPv4 where the interface has
 /// it.

@@ -1,7 +1,8 @@
 //! The parts that the commands with an engine share.
 //!
-//! - [`channel`]: chooses the interface, group and rate unless the user does; [`ports`]: where
-//!   multicast arrives; `packet.rs`: the length of data packets.
+//! - [`interface`], [`channel`]: choose the interface, group and rate unless the user does;
+//!   [`ports`]: where multicast arrives; `packet.rs`: the length of data packets.
+//! - `claim.rs`: one run at a time for a source and a directory.
 //! - [`items`](Failure): files or items under way, and their results.
 //! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
@@ -11,6 +12,8 @@
 //! run the same hosts in virtual time (`virtual_time`).
 
 pub(crate) mod channel;
+mod claim;
+pub(crate) mod interface;
 mod items;
 pub(crate) mod pace;
 mod packet;
@@ -21,8 +24,9 @@ mod wiring;
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use claim::{Interrupted, Turn, take_turn};
 pub use items::Failure;
-pub(crate) use items::{Asked, Items};
+pub(crate) use items::{Asked, Items, unkept_line};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{generator, random};
 pub(crate) use wiring::Wiring;

@@ -28,7 +28,7 @@ use anyhow::{Context, anyhow, bail};
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::BASE32_NOPAD;
 use umbel_engine::tmtp::{Authentication, Draws, HoldUp, List, NodeId, Shape, node_id};
-use umbel_net::interface::{Family, Interface};
+use umbel_net::interface::Family;
 use umbel_store::feed::BlockShape;
 use umbel_wire::feed::{Feed, FeedContent};
 use umbel_wire::{Channel, Tsi, tmtp};
@@ -39,16 +39,6 @@ pub use tree::{TreeSnapshot, tree};
 
 use crate::endpoint::ports::{DATA_PORT, DOMAIN_PORT};
 use crate::endpoint::{channel, random};
-
-/// Returns the wanted interface. Default: that of the default route, or another that supports
-/// multicast.
-///
-/// # Errors
-///
-/// If there is no such interface.
-pub fn interface(wanted: Option<&str>) -> anyhow::Result<Interface> {
-    Ok(channel::choose_interface(wanted)?)
-}
 
 /// Returns the data channel and the domain group of a feed. Unless they are asked for, they are
 /// derived from the feed's number, so that two feeds of one network hardly ever share them.

@@ -32,7 +32,7 @@ use self::fetcher::Fetcher;
 use self::host::{GatewayHost, Input};
 use crate::directory::{SessionSelector, Silence, Succession};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{Wiring, channel, generator};
+use crate::endpoint::{Wiring, generator};
 use crate::http::{Names, Server};
 pub use crate::watch::Experiment;
 use crate::watch::reception;
@@ -210,8 +210,7 @@ pub fn gateway(
     observer: &Arc<dyn GatewayObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<GatewaySummary> {
-    let interface = channel::choose_interface(options.interface.as_deref())?;
-    let mut succession = Succession::open(&interface)?;
+    let mut succession = Succession::open(options.interface.as_deref())?;
     started(succession.interrupt(|| Input::Interrupt));
     let board = Arc::new(Board::new(options.stream.name.clone()));
     // Before the stream is there, so that a player may be started first.
@@ -227,17 +226,22 @@ pub fn gateway(
     };
     let mut summary = GatewaySummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, silence| {
-        if stream.content != StreamContent::Hls {
-            let name = &stream.name;
-            bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
-        }
-        board.shelf().restart(stream.layers.len());
-        // A successor has the same key.
-        let heard = (wiring, silence);
-        summary = receive((&stream, key), &options, &board, &interface, observer, heard)?;
-        Ok(summary.replaced)
-    })?;
+    succession.run(
+        (&options.stream, stream),
+        news,
+        note,
+        |stream: Stream, interface, wiring, silence| {
+            if stream.content != StreamContent::Hls {
+                let name = &stream.name;
+                bail!("`{name}` is no HLS: see it with `umbel watch '{name}' -o - | ffplay -`");
+            }
+            board.shelf().restart(stream.layers.len());
+            // A successor has the same key.
+            let heard = (wiring, silence);
+            summary = receive((&stream, key), &options, &board, interface, observer, heard)?;
+            Ok(summary.replaced)
+        },
+    )?;
     drop(server);
     Ok(summary)
 }

@@ -199,8 +199,10 @@ impl ItemStore for Directory {
     }
 
     fn may_hold_something(&self) -> bool {
-        let empty = std::fs::read_dir(&self.path).is_ok_and(|mut entries| entries.next().is_none());
-        !empty
+        let Ok(mut entries) = std::fs::read_dir(&self.path) else { return true };
+        entries.any(|entry| {
+            !entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(sink::is_claim))
+        })
     }
 }
 

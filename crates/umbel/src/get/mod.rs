@@ -29,7 +29,7 @@ use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Wiring, generator, random};
+use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_line};
 
 /// Options of a client: the items to get, and how.
 #[derive(Clone, Debug)]
@@ -141,17 +141,23 @@ pub fn get(
         return Err(ClientError::NoPin.into());
     }
     let wiring = Wiring::new()?;
-    started(wiring.interrupt(|| Input::Interrupt));
+    let stop = Interrupted::default();
+    started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let server = (options.url.clone(), options.credentials);
-    let mut machine = Machine::new(server, options.interface, options.discard, news);
-    machine.dial_ahead()?;
     let GetOptions { durable, overwrite, hidden, .. } = options;
     let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
     let sink = DiskSink::open(&options.output, sink_options, move |event| {
         mailbox.put(Input::Sink(event));
     })?;
+    let server = SessionUrl { token: None, ..options.url.clone() };
+    let turn = take_turn(sink.claimant(&server.to_string()), &stop, |line| observer.note(line));
+    if matches!(turn, Turn::Interrupted) {
+        return Ok(Summary { interrupted: true, ..Summary::default() });
+    }
+    let server = (options.url.clone(), options.credentials);
+    let mut machine = Machine::new(server, options.interface, options.discard, news);
+    machine.dial_ahead()?;
     let config = ReceiverConfig {
         token: options.url.token.clone().map(Token::from),
         fallback_after: options.fallback_after,
@@ -160,7 +166,14 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory { path: options.output, sink };
+    let store = Directory { path: options.output, sink: sink.clone() };
+    let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
-    wiring.driver(engine, host).opener(machine.opener()).run()?.finish()
+    let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
+    if let Some(line) = unkept_line(sink.unkept()) {
+        told.note(&line);
+    }
+    // What another run waits for is there now.
+    drop((sink, turn));
+    summary
 }

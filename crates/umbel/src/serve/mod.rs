@@ -54,7 +54,7 @@ use self::staff::Threads;
 pub use self::status::{ClientReport, Report};
 pub use crate::endpoint::pace::{LimitReport, PaceOptions};
 use crate::endpoint::ports::DATA_PORT;
-use crate::endpoint::{Wiring, channel, generator, packet_len, random};
+use crate::endpoint::{Wiring, channel, generator, interface, packet_len, random};
 
 /// Options of a server: the items to serve, and how.
 #[derive(Clone, Debug)]
@@ -183,7 +183,7 @@ struct Outlet {
 
 impl Outlet {
     fn choose(options: &ServeOptions, pin: &Pin) -> anyhow::Result<Outlet> {
-        let interface = channel::choose_interface(options.interface.as_deref())?;
+        let interface = interface::choose(options.interface.as_deref(), options.family)?;
         let family = channel::choose_family(&interface, options.family, options.group)?;
         let address = interface.address(family)?;
         if options.port == 0 {
@@ -237,7 +237,7 @@ impl Server {
         let pin = identity.fingerprint();
         let outlet = Outlet::choose(options, &pin)?;
         let repository = Repository::open(&options.path, options.repository(outlet.packet_len))
-            .with_context(|| format!("cannot serve {}", options.path.display()))?;
+            .context("cannot serve")?;
         repository.start_hashing();
         // For each item, a client that resumes sends a message with the symbols that it needs.
         let limits = ServerOptions {

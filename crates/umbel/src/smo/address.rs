@@ -113,7 +113,7 @@ pub(crate) fn local(
     let interface = match (interface, listen.address) {
         (Some(wanted), _) => Interface::resolve(wanted)?,
         (None, Some(address)) if own.is_none() => Interface::resolve(&address.to_string())?,
-        (None, _) => crate::endpoint::channel::choose_interface(None)?,
+        (None, _) => crate::endpoint::interface::choose(None, Some(family))?,
     };
     let address = match own.or(listen.address) {
         Some(address) => address,

@@ -40,7 +40,7 @@ pub use self::on_air::{AirSnapshot, LayerSnapshot};
 pub use self::way::Way;
 use self::way::{Ground, Said};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::Wiring;
+use crate::endpoint::{Interrupted, Wiring};
 
 /// Time after which a block of a layer's code is closed. A restored packet comes later by this much
 /// at most. In less, a slow base layer has so few packets that each would need its own repair.
@@ -149,13 +149,16 @@ pub fn stream(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<StreamSummary> {
     let wiring = Wiring::new()?;
-    let (interrupted, interrupts) = crossbeam_channel::bounded(1);
-    started(wiring.interrupt(move || {
-        let _ = interrupted.try_send(());
+    let interrupted = Interrupted::default();
+    let (interrupt, interrupts) = crossbeam_channel::bounded(1);
+    started(interrupted.with(wiring.interrupt(move || {
+        let _ = interrupt.try_send(());
         ToHost::Interrupt
-    }));
+    })));
     let StreamOptions { conversion, layers, fec, way } = options;
-    let ground = way.ground()?;
+    let Some(ground) = way.ground(|line| observer.note(line), &interrupted)? else {
+        return Ok(StreamSummary { interrupted: true, ..StreamSummary::default() });
+    };
     let filming = Filming::default();
     let opened = open(video, conversion, filming.converter.clone())?;
     let mut told = false;

@@ -19,7 +19,7 @@ use umbel_wire::{Channel, Tsi, rlm};
 use super::Begun;
 use crate::directory::{self, Announcer};
 use crate::endpoint::ports::{CONTROL_PORT, LAYER_PORT};
-use crate::endpoint::{Wiring, channel, packet_len, random};
+use crate::endpoint::{Interrupted, Wiring, channel, interface, packet_len, random};
 
 /// The name of a stream, and its way.
 #[derive(Clone, Debug)]
@@ -58,23 +58,34 @@ impl Way {
         }
     }
 
-    /// Finds the interface and the sender's key, which is made if there is none.
+    /// Finds the interface and the sender's key, which is made if there is none. Waits until an
+    /// interface has an address. Returns `None` if it is interrupted meanwhile.
     ///
     /// # Errors
     ///
     /// If there is no interface or the key cannot be read, or the options contradict each other or
     /// what the interface carries.
-    pub(super) fn ground(self) -> anyhow::Result<Ground> {
+    pub(super) fn ground(
+        self,
+        note: impl Fn(&str),
+        interrupted: &Interrupted,
+    ) -> anyhow::Result<Option<Ground>> {
         if self.scope == 0 {
             bail!("--scope 0 reaches nobody; it is at least 1");
         }
-        let interface = channel::choose_interface(self.interface.as_deref())?;
+        let (wanted, pause) = (self.interface.as_deref(), |time| interrupted.pause(time));
+        let Some(interface) = interface::wait(wanted, self.family, &note, pause)? else {
+            return Ok(None);
+        };
+        if let Some(line) = interface::others(&interface, wanted) {
+            note(&line);
+        }
         let family = channel::choose_family(&interface, self.family, self.group)?;
         let packet_len = packet_len(self.mtu, &interface, family)?;
         let tsi = Tsi(u32::from_be_bytes(random()?));
         let state_dir = self.state_dir.clone().map_or_else(crate::state::default_dir, Ok)?;
         let signer = Identity::load_or_create(&state_dir)?.signer()?;
-        Ok(Ground { way: self, interface, family, packet_len, tsi, signer })
+        Ok(Some(Ground { way: self, interface, family, packet_len, tsi, signer }))
     }
 }
 
@@ -246,7 +257,8 @@ mod tests {
                 content: StreamContent::Hls,
                 repair: None,
             };
-            way.ground().unwrap().open(said).unwrap().stream.version
+            let ground = way.ground(|_| (), &Interrupted::default()).unwrap().unwrap();
+            ground.open(said).unwrap().stream.version
         };
         let earlier = version();
         std::thread::sleep(std::time::Duration::from_millis(2));

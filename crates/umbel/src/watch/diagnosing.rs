@@ -13,9 +13,10 @@ use crate::doctor;
 #[derive(Clone)]
 pub(super) struct Diagnosing {
     pub(super) observer: Arc<dyn WatchObserver>,
-    pub(super) interface: Interface,
-    /// The base layer, once the stream is found.
-    pub(super) base: Option<Channel>,
+    /// Name or address of the interface, if the user names one.
+    pub(super) wanted: Option<String>,
+    /// The base layer and where it is received, once the stream is found.
+    pub(super) base: Option<(Interface, Channel)>,
 }
 
 impl WatchObserver for Diagnosing {
@@ -41,16 +42,19 @@ impl WatchObserver for Diagnosing {
 
     fn silent(&self, line: &str) {
         self.observer.silent(line);
-        let (observer, interface, base) =
-            (self.observer.clone(), self.interface.clone(), self.base);
+        let (observer, wanted, base) =
+            (self.observer.clone(), self.wanted.clone(), self.base.clone());
         // The doctor takes a second or two; the engine cannot wait that long.
         let diagnose = move || {
-            let finding = match base {
-                Some(base) => doctor::quick(&interface, &base),
-                None => doctor::quick_for_feeds(&interface),
+            let lines: Vec<String> = match base {
+                Some((interface, base)) => {
+                    let finding = doctor::quick(&interface, &base).into_iter();
+                    finding.map(|finding| format!("why that may be: {finding}")).collect()
+                }
+                None => doctor::why_nothing_is_heard(wanted.as_deref()),
             };
-            if let Some(finding) = finding {
-                observer.note(&format!("why that may be: {finding}"));
+            for line in &lines {
+                observer.note(line);
             }
         };
         if let Err(error) = std::thread::Builder::new().spawn(diagnose) {

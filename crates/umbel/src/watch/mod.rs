@@ -36,7 +36,7 @@ pub use self::rtp::RtpTarget;
 use self::screen::ThreadScreen;
 use crate::directory::{SessionSelector, Silence, Succession};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::{Wiring, channel};
+use crate::endpoint::Wiring;
 
 /// Pictures for which packets wait for late ones by default. One picture is spread over the time
 /// until the next by the pace of its layers.
@@ -266,11 +266,10 @@ pub fn watch(
     observer: &Arc<dyn WatchObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<WatchSummary> {
-    let interface = channel::choose_interface(options.interface.as_deref())?;
-    let mut succession = Succession::open(&interface)?;
+    let mut succession = Succession::open(options.interface.as_deref())?;
     started(succession.interrupt(|| Input::Interrupt));
     let mut diagnosing =
-        Diagnosing { observer: observer.clone(), interface: interface.clone(), base: None };
+        Diagnosing { observer: observer.clone(), wanted: options.interface.clone(), base: None };
     let (lonely, note) = (|line: &str| diagnosing.silent(line), |line: &str| observer.note(line));
     let (state_dir, wait) = (options.state_dir.take(), options.wait);
     let found = succession.find(&mut options.stream, state_dir, wait, (lonely, note))?;
@@ -283,22 +282,33 @@ pub fn watch(
     let content = stream.content.clone();
     let mut past = WatchSummary::default();
     let news = |news| Some(Input::News(news));
-    succession.run((&options.stream, stream), news, note, |stream: Stream, wiring, silence| {
-        if !projector.shows(&stream.content, &content) {
-            past.failure = Some(format!(
-                "the source was started again with other content ({}): watch it again",
-                stream.content
-            ));
-            return Ok(false);
-        }
-        diagnosing.base = Some(stream.base);
-        let screen = projector.screen(&stream, options.delay)?;
-        // A successor has the same key.
-        let summary =
-            receive((&stream, key), &options, screen, &interface, &diagnosing, (wiring, silence))?;
-        past = summary.after(&past);
-        Ok(past.replaced)
-    })?;
+    succession.run(
+        (&options.stream, stream),
+        news,
+        note,
+        |stream: Stream, interface, wiring, silence| {
+            if !projector.shows(&stream.content, &content) {
+                past.failure = Some(format!(
+                    "the source was started again with other content ({}): watch it again",
+                    stream.content
+                ));
+                return Ok(false);
+            }
+            diagnosing.base = Some((interface.clone(), stream.base));
+            let screen = projector.screen(&stream, options.delay)?;
+            // A successor has the same key.
+            let summary = receive(
+                (&stream, key),
+                &options,
+                screen,
+                interface,
+                &diagnosing,
+                (wiring, silence),
+            )?;
+            past = summary.after(&past);
+            Ok(past.replaced)
+        },
+    )?;
     if let Err(error) = projector.finish() {
         past.failure.get_or_insert(error.to_string());
     }

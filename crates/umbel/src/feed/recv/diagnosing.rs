@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use umbel_net::interface::Interface;
 use umbel_net::session::Pin;
 use umbel_wire::feed::Feed;
 
@@ -12,7 +11,8 @@ use super::{RecvObserver, RecvSnapshot};
 /// An observer that also reports why nothing is heard, if this host is the cause.
 pub(super) struct Diagnosing {
     pub(super) observer: Arc<dyn RecvObserver>,
-    pub(super) interface: Interface,
+    /// Name or address of the interface, if the user names one.
+    pub(super) wanted: Option<String>,
 }
 
 impl RecvObserver for Diagnosing {
@@ -50,11 +50,12 @@ impl RecvObserver for Diagnosing {
 
     fn lonely(&self, line: &str) {
         self.observer.lonely(line);
-        let (observer, interface) = (self.observer.clone(), self.interface.clone());
+        let (observer, wanted) = (self.observer.clone(), self.wanted.clone());
         // The doctor takes a second or two; the engine cannot wait that long.
         let diagnose = move || {
-            if let Some(finding) = crate::doctor::quick_for_feeds(&interface) {
-                observer.note(&format!("why that may be: {finding}"));
+            let lines = crate::doctor::why_nothing_is_heard(wanted.as_deref());
+            for line in &lines {
+                observer.note(line);
             }
         };
         if let Err(error) = std::thread::Builder::new().spawn(diagnose) {

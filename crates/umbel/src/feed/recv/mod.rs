@@ -39,6 +39,7 @@ use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
 use umbel_store::sink::{DiskSink, RelativePath, SinkOptions};
+use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
 
@@ -49,8 +50,8 @@ use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
-use crate::endpoint::Wiring;
 pub use crate::endpoint::{Failure, Interrupt};
+use crate::endpoint::{Interrupted, Turn, Wiring, take_turn, unkept_line};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
@@ -87,8 +88,11 @@ pub struct RecvOptions {
     pub target: Target,
     /// Position at which the receiver begins.
     pub start: Start,
-    /// Name or address of the interface. Default: that of the default route.
+    /// Name or address of the interface. Default: announcements are heard on all, and the feed is
+    /// received where that of its source was.
     pub interface: Option<String>,
+    /// UDP port of this receiver in the feed's tree; 0 takes any. Default 0.
+    pub tree_port: u16,
     /// Time to wait for a feed of this name to be on the air.
     pub wait: Duration,
     /// Silence of the source after which it counts as gone. Default 20 s.
@@ -121,6 +125,7 @@ impl RecvOptions {
             target,
             start: Start::Everything,
             interface: None,
+            tree_port: 0,
             wait: Duration::from_secs(10),
             patience: PATIENCE,
             token: None,
@@ -286,11 +291,11 @@ pub fn recv(
     observer: Arc<dyn RecvObserver>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RecvSummary> {
-    let interface = super::interface(options.interface.as_deref())?;
-    let mut succession = Succession::open(&interface)?;
-    started(succession.interrupt(|| Input::Interrupt));
+    let mut succession = Succession::open(options.interface.as_deref())?;
+    let stop = Interrupted::default();
+    started(stop.with(succession.interrupt(|| Input::Interrupt)));
     let observer: Arc<dyn RecvObserver> =
-        Arc::new(Diagnosing { observer, interface: interface.clone() });
+        Arc::new(Diagnosing { observer, wanted: options.interface.clone() });
     let (lonely, note) = (|line: &str| observer.lonely(line), |line: &str| observer.note(line));
     let (state_dir, wait) = (options.state_dir.take(), options.wait);
     let found = succession.find(&mut options.feed, state_dir, wait, (lonely, note))?;
@@ -301,18 +306,23 @@ pub fn recv(
     let mut past = RecvSummary::default();
     // The end of a feed comes with its packets.
     let news = |news| (news == News::Replaced).then_some(Input::Replaced);
-    succession.run((&options.feed, feed), news, note, |feed: Feed, wiring, silence| {
-        // A feed that takes the place of this one gets the same destination, from the same sender.
-        let again = match &target {
-            Target::Directory(directory) => Target::Directory(directory.clone()),
-            Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
-        };
-        let target = std::mem::replace(&mut target, again);
-        let around = (wiring, silence);
-        let summary = receive((feed, key), &options, target, &interface, &observer, around)?;
-        past = summary.after(&past);
-        Ok(past.replaced)
-    })?;
+    succession.run(
+        (&options.feed, feed),
+        news,
+        note,
+        |feed: Feed, interface, wiring, silence| {
+            // A feed that takes the place of this one gets the same destination, from the same sender.
+            let again = match &target {
+                Target::Directory(directory) => Target::Directory(directory.clone()),
+                Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
+            };
+            let target = std::mem::replace(&mut target, again);
+            let around = (wiring, silence, &stop);
+            let summary = receive((feed, key), &options, target, interface, &observer, around)?;
+            past = summary.after(&past);
+            Ok(past.replaced)
+        },
+    )?;
     Ok(past)
 }
 
@@ -323,7 +333,7 @@ fn receive(
     target: Target,
     interface: &Interface,
     observer: &Arc<dyn RecvObserver>,
-    (wiring, silence): (Wiring<Input>, Silence),
+    (wiring, silence, stop): (Wiring<Input>, Silence, &Interrupted),
 ) -> anyhow::Result<RecvSummary> {
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
@@ -333,8 +343,27 @@ fn receive(
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
     let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let delivery = Delivery { feed: feed.tsi, version: feed.version };
+    let source = format!("{} {}", signing::pin_of(&key), feed.name);
+    let claim = loop {
+        let FeedSink::Files(files) = &sink else { break None };
+        let note = |line: &str| observer.note(line);
+        let summary = match take_turn(files.disk().claimant(&source), stop, note) {
+            Turn::Ours(claim) => break Some(claim),
+            Turn::Left(word) => delivery.summary(&word),
+            Turn::Interrupted => Some(RecvSummary { interrupted: true, ..RecvSummary::default() }),
+        };
+        // What was left of an earlier feed of this name is no help.
+        if let Some(summary) = summary {
+            return Ok(summary);
+        }
+    };
+    let disk = match &sink {
+        FeedSink::Files(files) => Some(files.disk().clone()),
+        FeedSink::Pipe(_) => None,
+    };
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
-    let (data, node) = ports(&feed, interface, rate)?;
+    let (data, node) = ports(&feed, interface, rate, options.tree_port)?;
     let new_node = super::new_node(feed.tsi, token, admission.secret.map(List::On))?;
     let mut config = config(&feed, new_node, options.name.clone(), options.start)?;
     config.receipt = admission.secret.or(token).map(|secret| ReceiptKey::new(&secret));
@@ -350,7 +379,39 @@ fn receive(
         .driver(Receiver::new(config, super::draws()?, sink), host)
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
-    Ok(driver.run()?.summary())
+    let summary = driver.run()?.summary();
+    if let Some(line) = disk.and_then(|disk| unkept_line(disk.unkept())) {
+        observer.note(&line);
+    }
+    let word = delivery.word(&summary).filter(|_| options.start == Start::Everything);
+    if let (Some(claim), Some(word)) = (claim, word) {
+        claim.end(&word);
+    }
+    Ok(summary)
+}
+
+/// What one run tells another that waits for it: that it has all of a feed. Its sender may be gone
+/// by then.
+#[derive(Clone, Copy, Debug)]
+struct Delivery {
+    feed: Tsi,
+    version: u64,
+}
+
+impl Delivery {
+    fn word(self, summary: &RecvSummary) -> Option<String> {
+        let RecvSummary { failures, failure, interrupted, replaced, .. } = summary;
+        let whole = failures.is_empty() && failure.is_none() && !interrupted && !replaced;
+        let items = summary.items + summary.already_there;
+        whole.then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
+    }
+
+    fn summary(self, word: &str) -> Option<RecvSummary> {
+        let numbers: Vec<u64> = word.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [feed, version, already_there, left_out] = numbers[..] else { return None };
+        let same = (feed, version) == (self.feed.0.into(), self.version);
+        same.then(|| RecvSummary { already_there, left_out, ..RecvSummary::default() })
+    }
 }
 
 /// Checks that the feed recovers losses as the user wants.
@@ -480,9 +541,11 @@ fn ports(
     feed: &Feed,
     interface: &Interface,
     rate: Option<Rate>,
+    tree_port: u16,
 ) -> anyhow::Result<(UdpPort, UdpPort)> {
     let family = super::family(&feed.data);
-    let options = SenderOptions { hop_limit: feed.scope, ..SenderOptions::new(family) };
+    let options =
+        SenderOptions { hop_limit: feed.scope, port: tree_port, ..SenderOptions::new(family) };
     let node = UdpPort::node(feed.domain, interface, &options)?;
     let options = ReceiverOptions { rate, ..ReceiverOptions::default() };
     let data = UdpPort::receiver(family, feed.data.port, interface, &options)?;

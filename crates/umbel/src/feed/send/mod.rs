@@ -19,7 +19,6 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -33,6 +32,7 @@ use umbel_net::session::{Identity, Pin};
 use umbel_net::udp::{OpenSenderError, SenderOptions};
 use umbel_store::Skipped;
 use umbel_store::feed::{BlockShape, PipeId};
+use umbel_store::sink::RelativePath;
 use umbel_wire::feed::{Feed, Recovery, Sealed};
 use umbel_wire::session::SessionName;
 use umbel_wire::small_block::SmallBlockHeader;
@@ -46,7 +46,7 @@ use crate::directory::{self, Announcer};
 use crate::endpoint::pace::{LimitReport, PaceOptions};
 use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Wiring, channel, packet_len, random};
+use crate::endpoint::{Interrupted, Wiring, channel, interface, packet_len, random};
 pub(crate) use version::FILE_NAME as SENT_VERSION;
 
 /// Content to send.
@@ -105,6 +105,8 @@ pub struct SendOptions {
     pub name: SessionName,
     /// Name or address of the interface. Default: that of the default route.
     pub interface: Option<String>,
+    /// UDP port of the source in the feed's tree; 0 takes any. Default 0.
+    pub tree_port: u16,
     /// The family. Default: IPv4 where the interface has an IPv4 address.
     pub family: Option<Family>,
     /// The group of the data channel. Default: a source-specific one.
@@ -146,6 +148,7 @@ impl SendOptions {
             what,
             name,
             interface: None,
+            tree_port: 0,
             family: None,
             group: None,
             pace: PaceOptions::default(),
@@ -295,6 +298,13 @@ pub fn send(
     started: impl FnOnce(Handle),
 ) -> anyhow::Result<SendSummary> {
     let (name, scope) = (options.name.clone(), options.scope);
+    // Receivers make a directory of this name where they are not told of another.
+    if let Err(error) = RelativePath::of_item(name.as_str()) {
+        bail!(
+            "--name {name:?} cannot be that of a directory, as receivers make it: {}",
+            error.brief()
+        );
+    }
     if options.max_children == 0 {
         bail!("--k 0: then nobody could ever join; it is at least 1");
     }
@@ -305,19 +315,20 @@ pub fn send(
         bail!("--block 0: a block has 1 to 255 symbols");
     }
     let wiring = Wiring::new()?;
-    let flag = Arc::new(AtomicBool::new(false));
-    let interrupt = wiring.interrupt({
-        let flag = flag.clone();
-        move || {
-            flag.store(true, Ordering::Release);
-            Input::Interrupt
-        }
-    });
+    let stop = Interrupted::default();
+    let interrupt = stop.with(wiring.interrupt(|| Input::Interrupt));
     started(Handle { interrupt, begin: wiring.interrupt(|| Input::Begin) });
 
     let state_dir = options.state_dir.map_or_else(crate::state::default_dir, Ok)?;
     let signer = Identity::load_or_create(&state_dir)?.signer()?;
-    let interface = super::interface(options.interface.as_deref())?;
+    let (wanted, note) = (options.interface.as_deref(), |line: &str| observer.note(line));
+    let Some(interface) = interface::wait(wanted, options.family, note, |time| stop.pause(time))?
+    else {
+        return Ok(SendSummary { interrupted: true, ..SendSummary::default() });
+    };
+    if let Some(line) = interface::others(&interface, wanted) {
+        observer.note(&line);
+    }
     let family = channel::choose_family(&interface, options.family, options.group)?;
     let address = interface.address(family)?;
     let tsi = Tsi(u32::from_be_bytes(random()?));
@@ -354,7 +365,7 @@ pub fn send(
         &cut,
         &commands,
         &*observer,
-        &flag,
+        stop.flag(),
     )?;
     let sender = SenderOptions {
         source: Some(address),
@@ -362,7 +373,8 @@ pub fn send(
         rate: Some(rate),
         ..SenderOptions::new(family)
     };
-    let node = node(options.recovery, domain, &interface, &sender)?;
+    let at_port = SenderOptions { port: options.tree_port, ..sender.clone() };
+    let node = node(options.recovery, domain, &interface, &at_port)?;
     let source = node.address().context("a node has an address")?;
     if options.recovery == Recovery::Lms {
         // Routers send requests on to this port of the source.
@@ -437,7 +449,7 @@ fn node(
     sender: &SenderOptions,
 ) -> anyhow::Result<UdpPort> {
     let any = SenderOptions { rate: None, ..sender.clone() };
-    if recovery != Recovery::Lms {
+    if recovery != Recovery::Lms || sender.port != 0 {
         return Ok(UdpPort::node(domain, interface, &any)?);
     }
     // The port of data channels, unless another feed has it.

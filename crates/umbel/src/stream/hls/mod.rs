@@ -34,7 +34,7 @@ use self::recent::Recent;
 use super::way::{Said, Way};
 use super::{AirSnapshot, StreamObserver};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::Wiring;
+use crate::endpoint::{Interrupted, Wiring};
 use crate::http::{Names, Server};
 
 /// Options of a source of HLS.
@@ -113,14 +113,17 @@ pub fn stream_hls(
     let HlsOptions { directory, fec, headroom, repair, way } = options;
     let wiring = Wiring::new()?;
     let stop = Stop::new().context("cannot start")?;
-    started(wiring.interrupt({
+    let interrupted = Interrupted::default();
+    started(interrupted.with(wiring.interrupt({
         let stop = stop.clone();
         move || {
             stop.stop();
             Input::Interrupt
         }
-    }));
-    let ground = way.ground()?;
+    })));
+    let Some(ground) = way.ground(|line| observer.note(line), &interrupted)? else {
+        return Ok(HlsSummary { interrupted: true, ..HlsSummary::default() });
+    };
     let opened = Ladder::open(&directory, stop.clone(), |line| observer.note(line))?;
     let Some(ladder) = opened else {
         return Ok(HlsSummary { interrupted: true, ..HlsSummary::default() });

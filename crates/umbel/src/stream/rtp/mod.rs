@@ -35,7 +35,7 @@ use super::ladder::LENGTH_LEN;
 use super::way::{Said, Way};
 use super::{AirSnapshot, BLOCK_TIME, StreamObserver};
 pub use crate::endpoint::Interrupt;
-use crate::endpoint::Wiring;
+use crate::endpoint::{Interrupted, Wiring};
 
 /// Time for which a packet may wait for the pace of its layer. Chosen: a key frame of half a
 /// second's rate passes.
@@ -139,7 +139,8 @@ pub fn stream_rtp(
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<RtpSummary> {
     let wiring = Wiring::new()?;
-    started(wiring.interrupt(|| Input::Interrupt));
+    let interrupted = Interrupted::default();
+    started(interrupted.with(wiring.interrupt(|| Input::Interrupt)));
     let described = Described::read(&options.description)?;
     let rates = described.rates(options.layers, options.headroom)?;
     let mode = if options.simulcast {
@@ -148,7 +149,9 @@ pub fn stream_rtp(
     } else {
         StreamMode::Cumulative
     };
-    let ground = options.way.ground()?;
+    let Some(ground) = options.way.ground(|line| observer.note(line), &interrupted)? else {
+        return Ok(RtpSummary { interrupted: true, ..RtpSummary::default() });
+    };
     let (packet_len, family) = (ground.packet_len, ground.family);
     let lanes = described.lanes(&rates, &options.fec, packet_len, family);
     let sockets = Sockets::open(&described.addresses)?;

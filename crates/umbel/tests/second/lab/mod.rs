@@ -8,6 +8,7 @@ mod documents;
 mod faults;
 mod hls;
 mod loss;
+mod ordinary;
 mod recovery;
 mod recovery_costs;
 mod router;
