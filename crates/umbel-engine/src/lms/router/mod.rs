@@ -15,6 +15,9 @@
 //! tag: a keyed hash of channel, interface and time. The hash is SipHash-2-4, which programs in the
 //! kernel can compute, too. A DMCAST from a host that no request was steered to is thus refused.
 //!
+//! A replier sends DMCASTs only to a router that has answered its ping, since a request may name
+//! anybody as the turning point.
+//!
 //! A neighbour is the next router with LMS, or a receiver if there is none between. It sends its
 //! advertisements and requests towards the source, and the first router with LMS takes them.
 //! Requests from above are sent to the neighbour by unicast. Hence routers without LMS in between
@@ -42,11 +45,19 @@ use self::turning_point::Tags;
 use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
+use crate::bucket::{Limit, Limiter, Limiters};
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
 };
+use crate::shares::Origin;
 use crate::{Address, Instant};
+
+/// Most answers to pings a second, and at once; and those of one host.
+const PINGS: Limit = Limit { per_s: 2_000, burst: 1_000 };
+const PINGS_OF_HOST: Limit = Limit { per_s: 20, burst: 50 };
+/// Most hosts whose pings are counted apart.
+const PINGING_HOSTS: usize = 1_024;
 
 /// LMS in a router.
 #[derive(Debug)]
@@ -58,6 +69,8 @@ pub struct Router {
     tags: Tags,
     /// Bound on the next work, which is not before it.
     wake_at: Option<Instant>,
+    /// Allowances of pings: of each host, and of all.
+    pings: (Limiters<Origin>, Limiter),
     drops: Drops,
     stats: RouterStats,
 }
@@ -79,6 +92,7 @@ impl Router {
             services: Services::default(),
             outbox: Outbox::default(),
             wake_at: None,
+            pings: (Limiters::new(PINGS_OF_HOST, PINGING_HOSTS), Limiter::new(PINGS)),
             drops: Drops::default(),
             stats: RouterStats::default(),
         }
@@ -390,6 +404,21 @@ impl Router {
         }
     }
 
+    /// Answers a replier that asks whether a turning point is here.
+    fn on_ping(&mut self, now: Instant, datagram: &PassingDatagram<'_>) -> Verdict {
+        let message = Message::parse(datagram.payload);
+        let Ok(Parsed::Message { message: Message::Ping { tsi, nonce }, .. }) = message else {
+            return Verdict::Forward;
+        };
+        let from = datagram.from;
+        let (each, all) = &mut self.pings;
+        if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
+            return self.drop(DropReason::Flood);
+        }
+        self.send(RouterDestination::Host(from), false, &Message::Pong { tsi, nonce });
+        Verdict::Take
+    }
+
     fn on_solicit(&mut self, now: Instant, channel: &Channel) -> Verdict {
         let gap = self.config.advertise_gap;
         if let Some(group) = self.groups.get_mut(channel) {
@@ -434,7 +463,11 @@ impl RouterEngine for Router {
         datagram: PassingDatagram<'_>,
     ) -> Verdict {
         if !Message::is_for_routers(datagram.payload) {
-            return Verdict::Forward;
+            return if self.is_for_me(&datagram) {
+                self.on_ping(now, &datagram)
+            } else {
+                Verdict::Forward
+            };
         }
         match Plain::parse(datagram.payload) {
             Some(Plain::Request(mut request)) => {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::{Channel, Tsi};
 
-use super::unit;
+use super::{Points, unit};
 use crate::bucket::{Limit, Limiter};
 use crate::lms::late::{IgnorePeriods, LateRequests, Place};
 use crate::lms::replier::{Repair, RepairTo};
@@ -50,6 +50,7 @@ pub(crate) struct Dmcasts {
     feed: Tsi,
     late: LateRequests,
     limiter: Limiter,
+    pub(crate) points: Points,
     due: VecDeque<Due>,
     /// Entries of the queue, so that nothing waits twice.
     queued: BTreeSet<(u64, Place)>,
@@ -59,12 +60,14 @@ pub(crate) struct Dmcasts {
 }
 
 impl Dmcasts {
-    pub(crate) fn new(channel: Channel, feed: Tsi) -> Dmcasts {
+    /// Creates a node's part, with a secret for its cookies.
+    pub(crate) fn new(channel: Channel, feed: Tsi, secret: [u8; 32]) -> Dmcasts {
         Dmcasts {
             channel,
             feed,
             late: LateRequests::new(REMEMBERED),
             limiter: Limiter::new(REPAIRS),
+            points: Points::new(feed, secret),
             due: VecDeque::new(),
             queued: BTreeSet::new(),
             rtt: Duration::from_millis(20),
@@ -87,7 +90,7 @@ impl Dmcasts {
         self.late.on_reply(now, unit(block, esi), Place::Everyone);
     }
 
-    fn owe(&mut self, now: Instant, due: Due) -> Result<(), Unfounded> {
+    fn owe(&mut self, now: Instant, due: Due, k: u8) -> Result<(), Unfounded> {
         let Due { block, esi, number, to } = due;
         let (unit, place) = (unit(block, esi), to.place());
         let ignore = IgnorePeriods { any: self.rtt, first: IGNORE_FIRST };
@@ -97,6 +100,11 @@ impl Dmcasts {
             return Err(Unfounded::Old);
         }
         if self.due.len() >= MOST_DUE || !self.limiter.take(now) {
+            return Err(Unfounded::TooMany);
+        }
+        if let RepairTo::Subtree(point) = to
+            && !self.points.take(point.router, block, k)
+        {
             return Err(Unfounded::TooMany);
         }
         self.queued.insert((unit, place));
@@ -141,10 +149,9 @@ impl Debts for Dmcasts {
         };
         let mut result = Err(Unfounded::NotLacking);
         for esi in symbols {
-            let owed = if stock.has(block, esi).is_some_and(|k| esi < u32::from(k)) {
-                self.owe(now, Due { block, esi, number, to })
-            } else {
-                Err(Unfounded::NotLacking)
+            let owed = match stock.has(block, esi).filter(|k| esi < u32::from(*k)) {
+                Some(k) => self.owe(now, Due { block, esi, number, to }, k),
+                None => Err(Unfounded::NotLacking),
             };
             result = result.or(owed);
         }
@@ -242,7 +249,10 @@ mod tests {
     }
 
     fn dmcasts() -> Dmcasts {
-        Dmcasts::new(channel(), Tsi(u32::MAX))
+        let mut dmcasts = Dmcasts::new(channel(), Tsi(u32::MAX), [3; 32]);
+        let RepairTo::Subtree(point) = place(1) else { panic!("a subtree") };
+        dmcasts.points.know(point.router);
+        dmcasts
     }
 
     fn ask(dmcasts: &mut Dmcasts, ms: u64, block: u32, lack: Lack, number: u8) -> bool {

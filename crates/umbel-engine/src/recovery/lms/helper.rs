@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rand_core::Rng as _;
 use umbel_wire::lms::{Message, Request, limits};
 use umbel_wire::tmtp::EsiSet;
 use umbel_wire::{Channel, Tsi};
@@ -49,6 +50,8 @@ const MOST_HELD: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 struct Held {
     until: Instant,
+    /// The host that sent it.
+    from: SocketAddr,
     /// Times that it may wait again.
     left: u8,
     request: Request,
@@ -81,8 +84,10 @@ impl Helper {
         (channel, feed): (Channel, Tsi),
         source: SocketAddr,
         cost: Cost,
-        random: Generator,
+        mut random: Generator,
     ) -> Helper {
+        let mut secret = [0; 32];
+        random.fill_bytes(&mut secret);
         let channel = Channel { source: Some(source.ip()), ..channel };
         let source = SocketAddr::new(source.ip(), channel.port);
         Helper {
@@ -90,7 +95,7 @@ impl Helper {
             feed,
             source,
             cost,
-            dmcasts: Dmcasts::new(channel, feed),
+            dmcasts: Dmcasts::new(channel, feed, secret),
             distance: Distance::new(feed, source, random),
             advertise_at: None,
             advertise_step: ADVERTISE_FIRST,
@@ -189,12 +194,19 @@ impl Helper {
     pub(crate) fn on_message(
         &mut self,
         now: Instant,
-        message: &Message<'_>,
-        (reception, stock): (&Reception, &impl Stock),
+        (from, message): (SocketAddr, &Message<'_>),
+        held: (&Reception, &impl Stock),
     ) -> Result<(), DropReason> {
         match *message {
-            Message::Request(request) => self.on_request(now, &request, HOLDS, (reception, stock)),
+            Message::Request(request) => self.on_request(now, (from, &request), HOLDS, held),
             Message::Pong { tsi, nonce } if tsi == self.feed => {
+                if let Some(waited) = self.dmcasts.points.on_pong(now, from, nonce) {
+                    for request in &waited {
+                        // It is as if it came now, whatever becomes of it.
+                        let _ = self.on_request(now, (from, request), HOLDS, held);
+                    }
+                    return Ok(());
+                }
                 self.distance.on_pong(now, nonce)?;
                 self.dmcasts.set_rtt(self.distance.rtt().smoothed());
                 self.advertise_at.get_or_insert(now);
@@ -214,7 +226,7 @@ impl Helper {
     fn on_request(
         &mut self,
         now: Instant,
-        request: &Request,
+        (from, request): (SocketAddr, &Request),
         left: u8,
         (reception, stock): (&Reception, &impl Stock),
     ) -> Result<(), DropReason> {
@@ -223,6 +235,9 @@ impl Helper {
         }
         // A router stamps what it steers to a replier.
         let place = request.turning_point.ok_or(DropReason::Unexpected)?;
+        if !self.dmcasts.points.admit(now, (place.router, from), request)? {
+            return Ok(());
+        }
         let asker = Requestor { to: RepairTo::Subtree(place), number: request.number };
         let (mut result, mut beyond, mut early) = (Ok(()), false, false);
         for (block, lack) in lacks_of(request.units) {
@@ -237,7 +252,8 @@ impl Helper {
             }
         }
         if early && left > 0 && self.held.len() < MOST_HELD {
-            self.held.push_back(Held { until: now + HOLD, left: left - 1, request: *request });
+            let (until, request) = (now + HOLD, *request);
+            self.held.push_back(Held { until, from, left: left - 1, request });
         } else if beyond || early {
             self.pass_on(now, request)?;
         }
@@ -246,11 +262,11 @@ impl Helper {
 
     /// Answers requests that have waited.
     pub(crate) fn handle_timeout(&mut self, now: Instant, held: (&Reception, &impl Stock)) {
-        while let Some(Held { left, request, .. }) =
+        while let Some(Held { from, left, request, .. }) =
             self.held.pop_front_if(|held| held.until <= now)
         {
             // A request that was answered before counts as late now.
-            let _ = self.on_request(now, &request, left, held);
+            let _ = self.on_request(now, (from, &request), left, held);
         }
     }
 
@@ -273,6 +289,7 @@ impl Helper {
     /// Returns the next message, where it goes, and whether routers are to look at it.
     pub(crate) fn poll_message(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>, bool)> {
         self.outbox.extend(self.distance.poll(now));
+        self.outbox.extend(std::iter::from_fn(|| self.dmcasts.points.poll_ping()));
         if self.advertise_at.is_some_and(|at| at <= now) {
             self.advertise_at = Some(now + self.advertise_step);
             self.advertise_step = (self.advertise_step * 2).min(ADVERTISE_EVERY);

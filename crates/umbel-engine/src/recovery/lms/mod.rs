@@ -19,6 +19,7 @@
 //! on to that port of the source [LMS §II-F].
 //!
 //! - [`Dmcasts`]: what a source or a replier owes to turning points.
+//! - [`Points`]: the routers that have shown that they receive what is sent there.
 //! - [`Helper`]: the rest of a receiver's part: requests, the offer to be a replier, requests of
 //!   others.
 //!
@@ -27,6 +28,7 @@
 
 mod dmcasts;
 mod helper;
+mod points;
 
 use umbel_wire::lms::UnitSet;
 use umbel_wire::tmtp::EsiSet;
@@ -35,6 +37,7 @@ use super::reception::{Lack, MAX_SYMBOLS};
 
 pub(crate) use dmcasts::{Dmcasts, Requestor};
 pub(crate) use helper::Helper;
+pub(crate) use points::Points;
 
 /// Requests for a block that go to helpers. Further ones go to the source alone.
 pub(crate) const HELPER_TRIES: u8 = 4;

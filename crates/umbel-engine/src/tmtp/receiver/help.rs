@@ -145,11 +145,13 @@ impl Help {
     pub(super) fn on_message(
         &mut self,
         now: Instant,
-        message: &Message<'_>,
+        (from, message): (SocketAddr, &Message<'_>),
         reception: &Reception,
     ) -> Result<(), DropReason> {
         match (&mut self.way, message) {
-            (Way::Lms(helper), message) => helper.on_message(now, message, (reception, &self.kept)),
+            (Way::Lms(helper), message) => {
+                helper.on_message(now, (from, message), (reception, &self.kept))
+            }
             (Way::Srm(volunteer), &Message::Pong { nonce, .. }) => {
                 volunteer.distance.on_pong(now, nonce)
             }
@@ -237,10 +239,8 @@ impl<K: SymbolSink> Receiver<K> {
                 Err(DropReason::OtherSession)
             };
         }
-        if !matches!(datagram.by, Address::Host(_)) {
-            return Err(DropReason::Unexpected);
-        }
-        help.on_message(now, &message, self.delivery.reception())
+        let Address::Host(from) = datagram.by else { return Err(DropReason::Unexpected) };
+        help.on_message(now, (from, &message), self.delivery.reception())
     }
 
     /// Sends requests for blocks, if routers choose who answers.

@@ -10,11 +10,12 @@ use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::Nack;
 
 use super::Source;
-use crate::bucket::{Limit, Limiter};
+use crate::bucket::{Limit, Limiter, Limiters};
 use crate::lms::replier::RepairTo;
 use crate::recovery::lms::{Dmcasts, Requestor, lacks_of};
 use crate::recovery::srm::{Volunteer, away};
 use crate::recovery::{Debts, Filled, Unfounded};
+use crate::shares::Origin;
 use crate::symbols::SymbolSource;
 use crate::tmtp::config::{Draws, SourceConfig};
 use crate::tmtp::drops::DropReason;
@@ -22,8 +23,13 @@ use crate::{Address, Datagram, Instant, Transmit, TransmitBuf};
 
 /// Most answers to pings a second, and at once.
 const PONGS: Limit = Limit { per_s: 1_000, burst: 1_000 };
-/// Most requests a second that no router has steered, and at once.
+/// Most requests a second that no router has steered, and at once; and those of one host.
 const UNSTEERED: Limit = Limit { per_s: 20_000, burst: 2_000 };
+const UNSTEERED_OF_HOST: Limit = Limit { per_s: 4_000, burst: 500 };
+/// Most hosts whose requests and pings are counted apart.
+const HOSTS: usize = 4_096;
+/// Most answers to pings of one host a second, and at once.
+const PONGS_OF_HOST: Limit = Limit { per_s: 20, burst: 20 };
 
 /// Receivers that the source answers besides its children.
 #[derive(Debug)]
@@ -41,8 +47,9 @@ pub(super) enum Way {
 pub(super) struct Help {
     way: Way,
     pongs: VecDeque<(SocketAddr, u64)>,
-    pong_limit: Limiter,
-    unsteered: Limiter,
+    /// Allowances of each host, and then of all.
+    pong_limits: (Limiters<Origin>, Limiter),
+    unsteered: (Limiters<Origin>, Limiter),
 }
 
 impl Help {
@@ -53,7 +60,8 @@ impl Help {
             Scheme::Lms => {
                 // Routers know the channel by its source, even in a group of any source.
                 let channel = Channel { source: Some(shape.source.ip()), ..node.data };
-                Way::Lms(Dmcasts::new(channel, node.feed))
+                let secret = blake3::derive_key("umbel lms cookies", &draws.cookies);
+                Way::Lms(Dmcasts::new(channel, node.feed, secret))
             }
             Scheme::Srm => {
                 let repairs = (shape.fec, config.repair.queue);
@@ -63,8 +71,8 @@ impl Help {
         Help {
             way,
             pongs: VecDeque::new(),
-            pong_limit: Limiter::new(PONGS),
-            unsteered: Limiter::new(UNSTEERED),
+            pong_limits: (Limiters::new(PONGS_OF_HOST, HOSTS), Limiter::new(PONGS)),
+            unsteered: (Limiters::new(UNSTEERED_OF_HOST, HOSTS), Limiter::new(UNSTEERED)),
         }
     }
 
@@ -106,13 +114,17 @@ impl<S: SymbolSource> Source<S> {
         let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
         match message.message().ok_or(DropReason::Malformed)? {
             Message::Ping { tsi, nonce } if tsi == self.config.node.feed && !self.has_tree() => {
-                if !self.help.pong_limit.take(now) {
+                let (each, all) = &mut self.help.pong_limits;
+                if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
                     return Err(DropReason::OverLimit);
                 }
                 self.help.pongs.push_back((from, nonce));
                 Ok(())
             }
             Message::Request(request) => self.on_request(now, from, &request),
+            Message::Pong { tsi, nonce } if tsi == self.config.node.feed => {
+                self.on_router(now, from, nonce)
+            }
             // The last router also offers its repliers to the source, which needs none.
             Message::Advertisement { .. } if matches!(self.help.way, Way::Lms(_)) => Ok(()),
             _ => Err(DropReason::Unexpected),
@@ -131,11 +143,16 @@ impl<S: SymbolSource> Source<S> {
         if request.channel.destination() != ours || request.tsi != self.config.node.feed {
             return Err(DropReason::OtherSession);
         }
-        if request.turning_point.is_none() {
+        if let Some(point) = request.turning_point {
+            if !dmcasts.points.admit(now, (point.router, from), request)? {
+                return Ok(());
+            }
+        } else {
             if self.pace.is_behind(from) {
                 return Err(Unfounded::Behind.into());
             }
-            if !self.help.unsteered.take(now) {
+            let (each, all) = &mut self.help.unsteered;
+            if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
                 return Err(DropReason::OverLimit);
             }
         }
@@ -153,6 +170,19 @@ impl<S: SymbolSource> Source<S> {
             result = result.and(owed);
         }
         Ok(result?)
+    }
+
+    /// Handles the answer of a router, for which requests wait.
+    fn on_router(
+        &mut self,
+        now: Instant,
+        router: SocketAddr,
+        cookie: u64,
+    ) -> Result<(), DropReason> {
+        let Way::Lms(dmcasts) = &mut self.help.way else { return Err(DropReason::Unexpected) };
+        let waited = dmcasts.points.on_pong(now, router, cookie).ok_or(DropReason::NotAsked)?;
+        let results = waited.iter().map(|request| self.on_request(now, router, request));
+        results.fold(Ok(()), Result::and)
     }
 
     /// Handles a NACK that the whole group heard.
@@ -194,8 +224,15 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
-    /// Builds the next answer to a ping.
+    /// Builds the next answer to a ping, or question of a router.
     pub(super) fn poll_pong(&mut self, buf: &mut TransmitBuf) -> Option<Transmit> {
+        if let Way::Lms(dmcasts) = &mut self.help.way
+            && let Some((to, ping)) = dmcasts.points.poll_ping()
+        {
+            buf.push_message(ping);
+            self.stats.control_sent += 1;
+            return Some(Transmit::control(Address::Host(to)));
+        }
         let (to, nonce) = self.help.pongs.pop_front()?;
         let pong = Message::Pong { tsi: self.config.node.feed, nonce };
         buf.write_message(|out| pong.emit(out));
