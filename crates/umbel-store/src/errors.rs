@@ -84,6 +84,15 @@ pub enum Fault {
     Io(#[from] io::Error),
 }
 
+impl Fault {
+    /// Returns whether the system lacks descriptors or memory now, and may have them later.
+    pub(crate) fn is_shortage(&self) -> bool {
+        use nix::libc::{EMFILE, ENFILE, ENOMEM};
+        let Fault::Io(error) = self else { return false };
+        matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
+    }
+}
+
 /// Error of reading an item or a part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

@@ -19,16 +19,27 @@ impl Handles {
         Handles(Mutex::new(LruCache::new(capacity)))
     }
 
-    /// Returns the content of an object. Calls `open` if it is not open already.
+    /// Returns the content of an object. Calls `open` if it is not open already, and again if there
+    /// are too few descriptors and others can be closed.
     pub(super) fn get_or_open(
         &self,
         toi: Toi,
-        open: impl FnOnce() -> Result<Arc<dyn Body>, Fault>,
+        open: impl Fn() -> Result<Arc<dyn Body>, Fault>,
     ) -> Result<Arc<dyn Body>, Fault> {
         if let Some(body) = self.0.lock().get(&toi) {
             return Ok(Arc::clone(body));
         }
-        let body = open()?;
+        let body = loop {
+            match open() {
+                Err(fault) if fault.is_shortage() => {
+                    let evicted = self.0.lock().pop_lru();
+                    if evicted.is_none() {
+                        return Err(fault);
+                    }
+                }
+                opened => break opened?,
+            }
+        };
         let evicted = self.0.lock().push(toi, Arc::clone(&body));
         // Closing can take time, so it happens outside the lock.
         drop(evicted);

@@ -10,7 +10,7 @@ use umbel_engine::symbols::{BlockId, Load};
 use umbel_fec::{Code, Partition};
 
 use super::pool::Pool;
-use crate::{Content, Item};
+use crate::{Content, Fault, Item, ReadError};
 
 /// Position of a block in its object, and its symbols.
 #[derive(Clone, Debug, Default)]
@@ -167,15 +167,16 @@ impl Entry {
     }
 
     /// Executes a task: reads the block if it is not loaded, and makes repair symbols. Calls
-    /// `publish` as soon as a symbol is ready. Returns the bytes that no longer count.
+    /// `publish` as soon as a symbol is ready. When the system lacks something, calls `wait`, and
+    /// goes on if that says so. Returns the bytes that no longer count.
     pub(super) fn run(
         &self,
         task: &Task,
-        content: &Content,
-        pool: &Arc<Pool>,
+        (content, pool): (&Content, &Arc<Pool>),
+        wait: impl Fn(&Fault) -> bool,
         publish: impl Fn(),
     ) -> usize {
-        let result = self.load(task, content, pool, &publish);
+        let result = self.load(task, (content, pool), &wait, &publish);
         let mut state = self.state.lock();
         if let Err(reason) = result {
             state.gone = Some(reason);
@@ -195,13 +196,13 @@ impl Entry {
     fn load(
         &self,
         task: &Task,
-        content: &Content,
-        pool: &Arc<Pool>,
+        (content, pool): (&Content, &Arc<Pool>),
+        wait: &impl Fn(&Fault) -> bool,
         publish: &impl Fn(),
     ) -> Result<(), String> {
         let source = match &task.source {
             Some(source) => source.clone(),
-            None => self.read(content, pool)?,
+            None => self.read(content, pool, wait)?,
         };
         let item = self.item.as_ref().ok_or("no item")?;
         self.state.lock().loaded.source = Some(source.clone());
@@ -219,13 +220,28 @@ impl Entry {
         Ok(())
     }
 
-    fn read(&self, content: &Content, pool: &Arc<Pool>) -> Result<Bytes, String> {
+    fn read(
+        &self,
+        content: &Content,
+        pool: &Arc<Pool>,
+        wait: &impl Fn(&Fault) -> bool,
+    ) -> Result<Bytes, String> {
         let item = self.item.as_ref().ok_or("no item")?;
         pool.fill(self.shape.padded_len(), |buffer| {
             let (data, padding) = buffer.split_at_mut(self.shape.len);
             padding.fill(0);
-            content.read_item(item, self.shape.offset, data).map_err(|error| error.to_string())
+            loop {
+                match content.read_item(item, self.shape.offset, data) {
+                    Err(ReadError::Gone { fault, .. })
+                        if fault.is_shortage() && self.is_wanted() && wait(&fault) => {}
+                    read => return read.map_err(|error| error.to_string()),
+                }
+            }
         })
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.state.lock().phase != Phase::Released
     }
 
     /// Drops the block. Returns the bytes that no longer count. Bytes of a running task count until

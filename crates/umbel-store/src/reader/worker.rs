@@ -3,15 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::entry::{Entry, Task};
 use super::pool::Pool;
-use crate::Content;
+use crate::{Content, Fault};
 
 /// Maximum number of buffers that wait for reuse.
 const SPARE_BUFFERS: usize = 32;
+/// Time between attempts to read when the system lacks descriptors or memory.
+const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// State shared by the sending thread and the workers.
 pub(super) struct Shared {
@@ -24,6 +27,8 @@ pub(super) struct Shared {
     memory: usize,
     pool: Arc<Pool>,
     wake: Box<dyn Fn() + Send + Sync>,
+    /// Whether it was told that the system lacks something.
+    short: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,13 +79,15 @@ impl Shared {
             memory,
             pool: Arc::new(Pool::new(SPARE_BUFFERS)),
             wake,
+            short: AtomicBool::new(false),
         }
     }
 
     /// Executes tasks until told to stop.
     pub(super) fn run(&self) {
         while let Some((entry, task)) = self.next() {
-            let freed = entry.run(&task, &self.content, &self.pool, || self.publish());
+            let store = (&self.content, &self.pool);
+            let freed = entry.run(&task, store, |why| self.wait(why), || self.publish());
             // Buffers of the block go back to the pool before another one needs them.
             drop(task);
             if entry.requeue() {
@@ -101,6 +108,15 @@ impl Shared {
             }
             self.moved.wait(&mut line);
         }
+    }
+
+    /// Waits for the system to have what it lacks now. Returns whether to try again.
+    fn wait(&self, why: &Fault) -> bool {
+        if !self.short.swap(true, Ordering::Relaxed) {
+            tracing::warn!("waits to read files: {why}");
+        }
+        std::thread::sleep(SHORTAGE);
+        !self.line.lock().stopped
     }
 
     /// Appends a block to the queue.
