@@ -14,6 +14,7 @@
 
 pub mod completions;
 pub mod config_file;
+mod descriptors;
 pub mod help;
 pub mod man;
 pub mod meter;

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::bail;
 use serde::Serialize;
 
+use super::descriptors;
 use super::screen::above;
 
 /// Output of a command.
@@ -115,7 +116,10 @@ fn one_line(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    match descriptors::advice(&text) {
+        Some(advice) => format!("{text}: {advice}"),
+        None => text,
+    }
 }
 
 /// Makes text from elsewhere safe to show on a terminal. Replaces control characters, and

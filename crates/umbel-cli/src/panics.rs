@@ -6,17 +6,25 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 use std::panic::PanicHookInfo;
 
+use super::descriptors::{advice, advice_if_short};
+
 /// Exit code after a panic, the usual one of Rust programs.
 const EXIT_CODE: i32 = 101;
 
 /// Installs a hook that ends the program when any of its threads panics, with one line and
-/// exit code 101. Received data of a transfer stays on the disk. `RUST_BACKTRACE=1` also shows the
+/// exit code 101; with one that names the limit and 1 if there are too few descriptors. Received data of a transfer stays on the disk. `RUST_BACKTRACE=1` also shows the
 /// backtrace.
 pub fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         super::screen::abandon();
         let mut stderr = std::io::stderr().lock();
-        let _ = writeln!(stderr, "{}", line(info));
+        // Libraries panic where they cannot open what they need.
+        let line = line(info);
+        if let Some(advice) = advice_if_short().or_else(|| advice(&line)) {
+            let _ = writeln!(stderr, "umbel: too many open files: {advice}");
+            std::process::exit(1);
+        }
+        let _ = writeln!(stderr, "{line}");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
             let _ = writeln!(stderr, "{backtrace}");
