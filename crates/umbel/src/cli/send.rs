@@ -250,6 +250,9 @@ fn finish(summary: &SendSummary, output: &Output) -> anyhow::Result<ExitCode> {
         let lack = if summary.without == 1 { "does not have it" } else { "do not have it" };
         bail!("{} of {} {lack}: {who}", summary.without, counted(all, "receiver"));
     }
+    if lonely && summary.interrupted {
+        bail!("interrupted; nobody has received it");
+    }
     if lonely {
         bail!("nobody received it: no receiver came while it was sent; --wait-for waits for them");
     }

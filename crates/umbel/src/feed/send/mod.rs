@@ -301,7 +301,7 @@ pub fn send(
     // Receivers make a directory of this name where they are not told of another.
     if let Err(error) = RelativePath::of_item(name.as_str()) {
         bail!(
-            "--name {name:?} cannot be that of a directory, as receivers make it: {}",
+            "--name `{name}` cannot be that of a directory, as receivers make it: {}",
             error.brief()
         );
     }

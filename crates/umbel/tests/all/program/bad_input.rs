@@ -221,6 +221,25 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
+fn what_is_for_another_command_is_said_at_once_with_that_command() {
+    let feed = format!("umbel-feed://nightly?pin={FOREIGN_PIN}");
+    let stream = feed.replace("-feed", "-stream");
+    let server = format!("umbel://192.0.2.2:7700/?pin={FOREIGN_PIN}");
+    run(["get", &feed]).misused(&["umbel recv"]);
+    run(["get", &stream]).misused(&["umbel watch"]);
+    run(["get", "nightly"]).misused(&["umbel recv"]);
+    run(["recv", &server]).misused(&["umbel get"]);
+    run(["watch", &server, "-o", "-"]).misused(&["umbel get"]);
+    // No network is asked.
+    run(["recv", &stream, "--interface", "lo"]).failed_with(&["umbel watch"]);
+    run(["watch", &feed, "-o", "-", "--interface", "lo"]).failed_with(&["umbel recv"]);
+    let place = Place::with(&[("a", b"a")]);
+    let repo = place.repo();
+    let send = ["send", repo.to_str().unwrap(), "--interface", "lo", "--name", "../../evil"];
+    run(send).failed_with(&["../../evil", "directory"]);
+}
+
+#[test]
 fn a_path_that_cannot_be_served_is_named() {
     let place = Place::with(&[("a", b"a")]);
     let serve = |path: &Path| Running::start(&mut place.serve_command(path, &[])).finish();
