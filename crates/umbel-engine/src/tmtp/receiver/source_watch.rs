@@ -150,7 +150,8 @@ impl SourceWatch {
         let Some(patience) = patience else {
             return Some(self.finished.map_or(told, |at| at.max(told)) + SILENCE_DONE);
         };
-        Some((heard + SILENCE.saturating_mul(self.silences + 1)).min(told + patience))
+        let next = SILENCE.saturating_mul(1 << self.silences.min(16));
+        Some((heard + next).min(told + patience))
     }
 
     /// Notices that the source is silent. Returns for how long it has been so if there is still
@@ -163,7 +164,8 @@ impl SourceWatch {
         let heard = self.heard?;
         let told = self.epoch.map_or(heard, |(_, at)| at.max(heard));
         let silence = now.since(heard);
-        self.silences = (silence.as_nanos() / SILENCE.as_nanos()).try_into().unwrap_or(u32::MAX);
+        let silences = silence.as_nanos() / SILENCE.as_nanos();
+        self.silences = silences.checked_ilog2().map_or(0, |doubled| doubled + 1);
         patience.filter(|patience| now.since(told) < *patience).map(|_| silence)
     }
 
