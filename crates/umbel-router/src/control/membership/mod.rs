@@ -102,11 +102,6 @@ impl Membership {
         self.groups.get(&channel.group).is_some_and(|group| group.wants(channel.source))
     }
 
-    /// Returns the router that asks.
-    pub(super) fn querier(&self) -> IpAddr {
-        self.querier.other().unwrap_or(self.me)
-    }
-
     /// Marks all channels that members want as changed.
     pub(super) fn touch_all(&self, work: &mut Work) {
         for (&address, group) in &self.groups {
@@ -168,9 +163,7 @@ impl Membership {
         work: &mut Work,
     ) {
         self.querier.on_query(now, (from, self.me), query, &config.membership, work);
-        let is_the_querier = self.querier.other() == Some(from);
-        let is_asked = !query.suppress && is_the_querier;
-        let Some(address) = query.group.filter(|_| is_asked) else { return };
+        let Some(address) = query.group.filter(|_| !query.suppress) else { return };
         // The last member query time of the querier [RFC 3376 §6.6.1].
         let queries = match query.robustness {
             0 => config.membership.robustness,
@@ -541,7 +534,7 @@ impl Membership {
     /// Returns who asks, and who wants what.
     pub(super) fn status(&self, now: Instant) -> (QuerierStatus, Vec<MemberStatus>) {
         let querier = QuerierStatus {
-            address: self.querier(),
+            address: self.querier.other().unwrap_or(self.me),
             is_me: self.querier.other().is_none(),
             older: self.querier.older().map(|(from, version)| (from, version.name().to_owned())),
         };

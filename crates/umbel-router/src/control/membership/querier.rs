@@ -82,11 +82,9 @@ impl Querier {
         }
     }
 
-    /// Returns the time until which a host that was just heard is a member: as long as the querier
-    /// says, and long enough for this router to take over.
+    /// Returns the time until which a host that was just heard is a member.
     pub(super) fn member_until(&self, now: Instant, config: &MembershipConfig) -> Instant {
-        let own = config.member_lifetime(config.robustness, config.query_interval);
-        now + config.member_lifetime(self.robustness, self.interval).max(own)
+        now + config.member_lifetime(self.robustness, self.interval)
     }
 
     /// Asks, or takes over.
@@ -150,9 +148,7 @@ impl Querier {
         if !query.interval.is_zero() {
             self.interval = query.interval;
         }
-        // One that asks less often than this router would asks in vain.
-        let own = config.querier_lifetime(config.robustness, config.query_interval);
-        let lifetime = config.querier_lifetime(self.robustness, self.interval).min(own);
+        let lifetime = config.querier_lifetime(self.robustness, self.interval);
         work.timers.set(Timer::Querier(self.link), now + lifetime);
     }
 }
