@@ -16,7 +16,7 @@ pub(crate) const HONEST: [&str; 4] = ["h2", "h3", "h4", "h5"];
 pub(crate) const STRANGERS: [&str; 3] = ["h6", "h7", "h8"];
 pub(crate) const STRANGER: &str = STRANGERS[0];
 /// Symbols of a block, and bytes of a symbol, of a feed with an MTU of 1,500 bytes.
-pub(crate) const SHAPE: (u8, usize) = (64, 1_368);
+pub(crate) const SHAPE: (u8, usize) = (64, 1_360);
 
 /// Creates the lab: a source, four receivers that lose 5 %, and the stranger.
 pub(crate) fn town() -> Option<Lab> {

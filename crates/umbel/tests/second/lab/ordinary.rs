@@ -53,7 +53,8 @@ fn plug(lab: &Lab, host: &str) {
 /// Returns all notes of a process.
 fn notes(process: &Process) -> String {
     let notes = process.events("note");
-    notes.iter().map(|note| format!("{}\n", note["message"].as_str().unwrap())).collect()
+    let lines: Vec<&str> = notes.iter().map(|note| note["message"].as_str().unwrap()).collect();
+    lines.join("\n")
 }
 
 fn start(feeds: &Feeds<'_>, label: &str, mut command: Command) -> Process {
