@@ -175,7 +175,8 @@ impl ServeArgs {
 /// If the server cannot start, or its channel fails.
 pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let options = args.options()?;
+    let mut options = args.options()?;
+    options.prepare()?;
     while let Some(server) = start(&options, &signals, output)? {
         announce(&server, output);
         let meter = Meter::new(output);
@@ -209,7 +210,7 @@ fn start(
         note(&line);
     }
     let interface = wanted.map_or(found.name, str::to_owned);
-    Server::start(&ServeOptions { interface: Some(interface), ..options.clone() }).map(Some)
+    Server::start(ServeOptions { interface: Some(interface), ..options.clone() }).map(Some)
 }
 
 /// Tells what the server does, until it ends or the user ends it. Returns whether its address is

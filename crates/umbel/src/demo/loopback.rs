@@ -49,7 +49,7 @@ impl Stage for Loopback {
     fn serve(&mut self, dir: &Path, rate: Rate) -> anyhow::Result<String> {
         // An unused port, as other demonstrations may run beside this one.
         let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let server = Server::start(&ServeOptions {
+        let server = Server::start(ServeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             interface: Some(Ipv4Addr::LOCALHOST.to_string()),
             family: Some(Family::V4),

@@ -134,6 +134,22 @@ impl ServeOptions {
         }
     }
 
+    /// Reads the key, which is made if there is none, and looks at the path: what is wrong with them
+    /// is told before anything waits for the network.
+    ///
+    /// # Errors
+    ///
+    /// If the key cannot be read or made, or the path is not there.
+    pub fn prepare(&mut self) -> anyhow::Result<Arc<Identity>> {
+        std::fs::metadata(&self.path)
+            .with_context(|| format!("cannot serve {}", self.path.display()))?;
+        let identity = match self.identity.take() {
+            Some(identity) => identity,
+            None => Arc::new(Identity::load_or_create(&self.state_dir)?),
+        };
+        Ok(self.identity.insert(identity).clone())
+    }
+
     /// Returns whether the channels are sealed: if a token or certificates say who may read them.
     pub fn seals(&self) -> bool {
         self.token.is_some() || self.clients.is_some()
@@ -229,11 +245,9 @@ impl Server {
     /// # Errors
     ///
     /// One line that says what cannot be opened or taken, and what to do.
-    pub fn start(options: &ServeOptions) -> anyhow::Result<Server> {
-        let identity = match &options.identity {
-            Some(identity) => identity.clone(),
-            None => Arc::new(Identity::load_or_create(&options.state_dir)?),
-        };
+    pub fn start(mut options: ServeOptions) -> anyhow::Result<Server> {
+        let identity = options.prepare()?;
+        let options = &options;
         let pin = identity.fingerprint();
         let outlet = Outlet::choose(options, &pin)?;
         let repository = Repository::open(&options.path, options.repository(outlet.packet_len))

@@ -73,6 +73,8 @@ impl Way {
         if self.scope == 0 {
             bail!("--scope 0 reaches nobody; it is at least 1");
         }
+        let state_dir = self.state_dir.clone().map_or_else(crate::state::default_dir, Ok)?;
+        let signer = Identity::load_or_create(&state_dir)?.signer()?;
         let (wanted, pause) = (self.interface.as_deref(), |time| interrupted.pause(time));
         let Some(interface) = interface::wait(wanted, self.family, &note, pause)? else {
             return Ok(None);
@@ -83,8 +85,6 @@ impl Way {
         let family = channel::choose_family(&interface, self.family, self.group)?;
         let packet_len = packet_len(self.mtu, &interface, family)?;
         let tsi = Tsi(u32::from_be_bytes(random()?));
-        let state_dir = self.state_dir.clone().map_or_else(crate::state::default_dir, Ok)?;
-        let signer = Identity::load_or_create(&state_dir)?.signer()?;
         Ok(Some(Ground { way: self, interface, family, packet_len, tsi, signer }))
     }
 }
