@@ -203,6 +203,12 @@ pub(super) mod pace {
     pub(in crate::congestion) const DECIDE_EVERY: Duration = Duration::from_micros(20);
     /// Factor on the slowest path's rate from which on another one is known to carry more.
     pub(in crate::congestion) const MORE: f64 = 1.1;
+    /// Factor on the rate above which what a path carries is not tested by it.
+    pub(in crate::congestion) const UNTESTED: f64 = 1.5;
+    /// First and longest wait until such a limit is forgotten.
+    pub(in crate::congestion) const RETEST_FIRST: Duration = Duration::from_secs(1);
+    /// See above.
+    pub(in crate::congestion) const RETEST_MOST: Duration = Duration::from_mins(1);
 }
 
 /// Of what has to last before it counts.

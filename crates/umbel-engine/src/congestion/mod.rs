@@ -71,6 +71,7 @@ mod pace;
 mod path;
 mod phases;
 mod reporter;
+mod retest;
 mod silence;
 mod tally;
 #[cfg(test)]
@@ -90,6 +91,7 @@ use self::feedback::Feedback;
 use self::pace::{Decision, Standing};
 use self::path::{Bottleneck, News, Path};
 use self::phases::Phase;
+use self::retest::Retest;
 use self::silence::Silence;
 use crate::Instant;
 use crate::chance::Generator;
@@ -132,6 +134,7 @@ pub(crate) struct Controller<Who> {
     /// The receiver whose path limits the rate, as it was decided last, and when that was.
     limiting: Option<Who>,
     decided: Instant,
+    retest: Retest,
     /// Whether the source sent slower than it might.
     is_source_slow: bool,
     limit: (Limit<Who>, Instant),
@@ -144,6 +147,8 @@ pub(crate) struct Controller<Who> {
 struct Batches {
     /// Number of the next packet.
     next: u32,
+    /// Number of the first packet, until a report has come of it.
+    first: Option<u32>,
     /// Number of the packet before which none is sent until a report has come.
     window_end: Option<u32>,
     /// The greatest number of late, and the greatest one that is allowed.
@@ -207,6 +212,7 @@ impl<Who: Ord + Clone> Controller<Who> {
             feedback: Feedback::new(random),
             limiting: None,
             decided: Instant::EPOCH,
+            retest: Retest::default(),
             is_source_slow: false,
             limit: (Limit::Start, Instant::EPOCH),
             events: VecDeque::new(),
@@ -225,6 +231,7 @@ impl<Who: Ord + Clone> Controller<Who> {
     pub(crate) fn start_at(&mut self, number: u32) {
         self.ramp_from = number;
         self.batches.next = number;
+        self.batches.first = Some(number);
         self.batches.window_end = Some(number.wrapping_add(self.config.initial_packets));
     }
 
@@ -327,13 +334,19 @@ impl<Who: Ord + Clone> Controller<Who> {
         if self.left.contains_key(who) {
             return;
         }
+        let first = self.batches.first;
+        if first.is_some_and(|first| report.newest.number.wrapping_sub(first).cast_signed() < 0) {
+            // What was sent before says nothing of this rate.
+            return;
+        }
+        self.batches.first = None;
         if !self.paths.contains_key(who) {
             self.join(now, who.clone(), from);
             // It may report packets of a time when it was another path.
-            if self.batches.window_end.is_none()
-                && let Some(path) = self.paths.get_mut(who)
-            {
-                path.be_blind_until(self.batches.next);
+            let known_from =
+                if self.batches.window_end.is_none() { Some(self.batches.next) } else { first };
+            if let (Some(number), Some(path)) = (known_from, self.paths.get_mut(who)) {
+                path.be_blind_until(number);
             }
         }
         if self.silence.hear() {
@@ -468,6 +481,7 @@ impl<Who: Ord + Clone> Controller<Who> {
             return;
         }
         self.decided = now;
+        self.retest(now);
         let (standings, slowest) = self.standings(now);
         let most = self.config.most.bits_per_s() as f64;
         let decision = pace::decide(&self.config, standings, self.rate, most);

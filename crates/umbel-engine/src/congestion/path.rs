@@ -246,6 +246,12 @@ impl Path {
         self.be_blind_until(number);
     }
 
+    /// Forgets that it carries no more.
+    pub(super) fn forget_bound(&mut self) {
+        self.bound = None;
+        self.loss.forget_limit();
+    }
+
     /// Takes a report.
     pub(super) fn hear(
         &mut self,

@@ -91,7 +91,7 @@ impl<E> Tested<E> {
     }
 
     /// Allows drops for this reason from now on.
-    fn allow(&mut self, reason: &str) {
+    pub(crate) fn allow(&mut self, reason: &str) {
         self.allowed.insert(reason.to_owned());
     }
 

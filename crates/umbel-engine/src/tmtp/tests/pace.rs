@@ -149,6 +149,8 @@ fn one_narrow_path_holds_up_nobody_and_is_served_after_the_others() {
         let alone = time(&mut alone, MOST);
         let mut world = world(recovery, &[MOST, MOST, MOST, NARROW], PaceTo::Most);
         let (start, narrow) = (world.now, 4);
+        // Who is set aside hears beacons, and wants no parent.
+        world.receiver(narrow).allow("Unexpected");
         world.extend_all();
         world.run_until(LONG, |world| (1..narrow).all(|host| world.has_all(host)));
         let others = of(MOST, world.now.since(start)) / alone;
@@ -157,10 +159,11 @@ fn one_narrow_path_holds_up_nobody_and_is_served_after_the_others() {
         finish(&mut world);
         let sent = sent(&mut world);
         let state = world.state();
-        // All hear what it asks for in SRM, and answer it.
-        let most = if recovery == Recovery::Srm { 12.0 } else { 1.2 };
+        // All hear what it asks for in SRM, and answer it. It is set aside there, and fetches by
+        // bursts of which its short queue keeps a part.
+        let (most, longest) = if recovery == Recovery::Srm { (8.0, 60.0) } else { (1.2, 3.0) };
         assert!(
-            others < most && it < 3.0 && sent < 2.6,
+            others < most && it < longest && sent < 3.0,
             "{recovery}: {others}, {it}, {sent}\n{state}"
         );
     }
