@@ -18,9 +18,9 @@ use umbel_wire::tmtp::{Body, NodeId};
 use super::Source;
 use super::messages::MAX_OUTBOX;
 use crate::Instant;
-use crate::bucket::{self, Limiter};
+use crate::bucket::{Limit, Limiter, Limiters};
 use crate::chance::Generator;
-use crate::congestion::{CongestionConfig, Controller, Event, Limit};
+use crate::congestion::{self, CongestionConfig, Controller, Event};
 use crate::recovery::ChannelNumbers;
 use crate::shares::{Origin, Shares};
 use crate::symbols::SymbolSource;
@@ -33,8 +33,13 @@ use crate::units::Rate;
 const MAX_REPORTERS: usize = 1 << 14;
 /// See above.
 const MAX_PER_HOST: usize = 64;
-/// Most answers a second, and at once, to reports without a cookie.
-const COOKIES: bucket::Limit = bucket::Limit { per_s: 2_000, burst: 2_000 };
+/// Most answers a second, and at once, to reports without a cookie: to one host, and to all that
+/// are no children. A host has at most [`MAX_PER_HOST`] receivers that need one.
+const COOKIES_EACH: Limit = Limit { per_s: 64, burst: 64 };
+/// See above.
+const COOKIES: Limit = Limit { per_s: 2_000, burst: 2_000 };
+/// Most hosts whose answers are counted apart.
+const MAX_ASKERS: usize = 4_096;
 /// Time, while packets are sent, after which a silent receiver is forgotten, and between two looks
 /// for such.
 const SILENT: Duration = Duration::from_mins(1);
@@ -98,7 +103,32 @@ struct Control {
     /// Whether a receiver was forgotten.
     fewer: bool,
     looked: Instant,
-    cookies: Limiter,
+    cookies: Cookies,
+}
+
+/// Limits of the answers to reports without a cookie.
+#[derive(Debug)]
+struct Cookies {
+    children: Limiters<Origin>,
+    strangers: Limiters<Origin>,
+    all_strangers: Limiter,
+}
+
+impl Cookies {
+    fn new() -> Cookies {
+        let each = Limiters::new(COOKIES_EACH, MAX_ASKERS);
+        let all_strangers = Limiter::new(COOKIES);
+        Cookies { children: each.clone(), strangers: each, all_strangers }
+    }
+
+    /// Returns whether a host may be answered. Strangers take nothing from children.
+    fn take(&mut self, now: Instant, address: SocketAddr, is_child: bool) -> bool {
+        let host = Origin::of(address.ip());
+        if is_child {
+            return self.children.take(now, host);
+        }
+        self.strangers.take(now, host) && self.all_strangers.take(now)
+    }
 }
 
 impl Pace {
@@ -112,7 +142,7 @@ impl Pace {
     }
 
     /// Returns what limits the rate, and since when, if there is a controller.
-    pub(super) fn limit(&self) -> Option<(Limit<NodeId>, Instant)> {
+    pub(super) fn limit(&self) -> Option<(congestion::Limit<NodeId>, Instant)> {
         let control = self.control.as_ref()?;
         let (limit, since) = control.controller.limit();
         let node = |address| control.known.get(&address).map_or(NodeId(0), |known| known.who.node);
@@ -261,7 +291,7 @@ impl Control {
             moved: VecDeque::new(),
             fewer: false,
             looked: Instant::EPOCH,
-            cookies: Limiter::new(COOKIES),
+            cookies: Cookies::new(),
         }
     }
 
@@ -437,7 +467,8 @@ impl<S: SymbolSource> Source<S> {
         if cookie == good {
             return control.hear(now, who, report);
         }
-        if self.outbox.len() >= MAX_OUTBOX || !control.cookies.take(now) {
+        let is_child = self.tree.child(who.node).is_some_and(|it| it.address == who.address);
+        if self.outbox.len() >= MAX_OUTBOX || !control.cookies.take(now, who.address, is_child) {
             return Err(DropReason::OverLimit);
         }
         let schedule = ReportSchedule::START;
@@ -498,6 +529,20 @@ mod tests {
         assert!(taken(2, 1), "another host");
         control.forget_where(NodeId(0), |_| true);
         assert_eq!(control.known.len(), control.places.len());
+    }
+
+    #[test]
+    fn one_host_that_asks_for_cookies_keeps_nobody_from_getting_one() {
+        let mut cookies = Cookies::new();
+        let address = |host: u8, port: u16| SocketAddr::from(([10, 0, 0, host], port));
+        let asked = (0..60_000).filter(|&port| cookies.take(at(1), address(1, port), false));
+        assert_eq!(asked.count(), COOKIES_EACH.burst as usize);
+        assert!(cookies.take(at(1), address(2, 9), false));
+        // Many hosts take what strangers may have, and nothing from a child.
+        let hosts = (0..60_000_u32).map(|n| SocketAddr::from((n.to_be_bytes(), 9)));
+        let taken = hosts.filter(|&host| cookies.take(at(1), host, false)).count();
+        assert!(taken < COOKIES.burst as usize, "{taken}");
+        assert!(cookies.take(at(1), address(3, 9), true));
     }
 
     #[test]
