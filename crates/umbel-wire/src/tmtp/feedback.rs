@@ -67,14 +67,6 @@ pub struct Ack {
     pub received: u32,
     /// Number of data packets of the data channel found missing since the last ACK.
     pub lost: u32,
-    /// Number of data packets that arrived since the last ACK and were dropped.
-    pub overrun: u32,
-    /// One beyond the number of the last packet that arrived on the data channel, or 0 before the
-    /// first. First transmissions and repairs are numbered separately. The source learns from it
-    /// when the packets that the ACK counts were sent.
-    pub next_index: u32,
-    /// The same for repairs.
-    pub next_repair: u32,
     /// The child has no room for further blocks.
     pub full: bool,
     /// Totals of the child's subtree.
@@ -229,10 +221,7 @@ impl Ack {
                 self.known.wrapping_sub(self.below),
                 self.received,
                 self.lost,
-                self.overrun,
                 if self.full { 0 } else { HAS_ROOM },
-                self.next_index,
-                self.next_repair,
             ] {
                 put_varint(out, number.into());
             }
@@ -252,8 +241,7 @@ impl Ack {
         let known = below.checked_add(numbers.number()?);
         let known = known.ok_or_else(|| numbers.bad("a block number above 32 bits"))?;
         let (received, lost) = (numbers.number()?, numbers.number()?);
-        let (overrun, room) = (numbers.number()?, numbers.number::<u32>()?);
-        let (next_index, next_repair) = (numbers.number()?, numbers.number()?);
+        let room = numbers.number::<u32>()?;
         numbers.finish()?;
         let beyond = fields.optional(BEYOND)?.map(|value| {
             let reader = Reader::new(BEYOND.name, value);
@@ -268,9 +256,6 @@ impl Ack {
             beyond: beyond.transpose()?.unwrap_or_default(),
             received,
             lost,
-            overrun,
-            next_index,
-            next_repair,
             full: room == 0,
             totals: read_totals(reader(fields, TOTALS)?)?,
             echo: echo.transpose()?,

@@ -204,8 +204,7 @@ prop_compose! {
         below in numbers(),
         beyond in option::of(runs(limits::ACK_RUNS, 1000)),
         lacks: u8,
-        (received, lost, overrun, full) in any::<(u32, u32, u32, bool)>(),
-        (next_index, next_repair) in any::<(u32, u32)>(),
+        (received, lost, full) in any::<(u32, u32, bool)>(),
         totals in totals(),
         echo in option::of((any::<u64>(), durations())),
     ) -> Ack {
@@ -213,8 +212,7 @@ prop_compose! {
         let below = below.min(beyond.first().map_or(u32::MAX, |run| run.first));
         let known = beyond.last().map_or(below, |run| run.end());
         Ack {
-            token, round, below, known, received, lost, overrun, full, totals, next_index,
-            next_repair,
+            token, round, below, known, received, lost, full, totals,
             beyond: beyond.into_iter().map(|run| AckRun { run, lacks }).collect(),
             echo: echo.map(|(stamp_ns, held)| Echo { stamp_ns, held }),
         }

@@ -40,7 +40,6 @@ impl Numbers {
 struct Heard {
     received: u32,
     lost: u32,
-    overrun: u32,
 }
 
 /// The acknowledgements of a member, and the packets that the next one counts.
@@ -87,11 +86,6 @@ impl Acks {
         self.heard.lost = self.heard.lost.saturating_add_signed(lost);
     }
 
-    /// Notes packets that reached this machine and could not be kept.
-    pub(super) fn on_overrun(&mut self, packets: u32) {
-        self.heard.overrun = self.heard.overrun.saturating_add(packets);
-    }
-
     /// Forgets the numbers of repairs, which belong to one parent.
     pub(super) fn on_detached(&mut self) {
         self.repairs = Numbers::default();
@@ -132,7 +126,7 @@ impl Acks {
         self.sent_at = now;
         let round = self.round;
         self.round = round.wrapping_add(1);
-        let Heard { received, lost, overrun } = std::mem::take(&mut self.heard);
+        let Heard { received, lost } = std::mem::take(&mut self.heard);
         Ack {
             token,
             round,
@@ -141,9 +135,6 @@ impl Acks {
             beyond,
             received,
             lost,
-            overrun,
-            next_index: self.first.next.unwrap_or(0),
-            next_repair: self.repairs.next.unwrap_or(0),
             full,
             totals,
             echo: echo.map(|(stamp_ns, at)| Echo { stamp_ns, held: now.since(at) }),

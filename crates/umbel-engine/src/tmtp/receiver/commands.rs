@@ -57,9 +57,7 @@ impl<K: SymbolSink> Receiver<K> {
             }
             ReceiverCommand::Overrun { packets } => {
                 self.stats.overrun += u64::from(packets);
-                self.acks.on_overrun(packets);
                 self.measure.on_overrun(packets);
-                self.ack_early(now);
             }
             ReceiverCommand::Done { failed } => self.on_done(now, failed),
             ReceiverCommand::Leave => self.leave(now),

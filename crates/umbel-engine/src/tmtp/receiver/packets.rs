@@ -271,7 +271,6 @@ impl<K: SymbolSink> Receiver<K> {
     /// acknowledged, and sent again.
     fn on_no_room(&mut self, now: Instant, block: u32) {
         self.stats.overrun += 1;
-        self.acks.on_overrun(1);
         if self.is_buffer_full() {
             return;
         }
