@@ -61,6 +61,7 @@
 //! One of 2, 4 or 16 at a tenth or a hundredth leaves after a second. Beside TCP: `tests/sharing.rs`.
 
 mod api;
+mod batches;
 mod compete;
 mod config;
 mod evidence;
@@ -87,6 +88,7 @@ use std::time::Duration;
 
 use umbel_wire::reception::{ReceptionReport, ReportSchedule};
 
+use self::batches::{Allowed, Batches};
 use self::feedback::Feedback;
 use self::pace::{Decision, Standing};
 use self::path::{Bottleneck, News, Path};
@@ -140,43 +142,6 @@ pub(crate) struct Controller<Who> {
     limit: (Limit<Who>, Instant),
     events: VecDeque<Event<Who>>,
     told: Option<Rate>,
-}
-
-/// Packets that leave together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Batches {
-    /// Number of the next packet.
-    next: u32,
-    /// Number of the first packet, until a report has come of it.
-    first: Option<u32>,
-    /// Number of the packet before which none is sent until a report has come.
-    window_end: Option<u32>,
-    /// The greatest number of late, and the greatest one that is allowed.
-    seen: u32,
-    most: Option<u32>,
-}
-
-/// The greatest rate of late at which packets were sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Allowed {
-    present: f64,
-    before: f64,
-    since: Instant,
-}
-
-impl Allowed {
-    /// Notes the rate of packets. It is remembered for a time, at most twice this.
-    fn note(&mut self, now: Instant, rate: f64, lasts: Duration) {
-        if now.since(self.since) > lasts {
-            self.before = std::mem::take(&mut self.present);
-            self.since = now;
-        }
-        self.present = self.present.max(rate);
-    }
-
-    fn greatest(&self) -> f64 {
-        self.present.max(self.before)
-    }
 }
 
 impl<Who: Ord + Clone> Controller<Who> {

@@ -126,8 +126,9 @@ impl Station {
     }
 
     /// Waits for the one session that is selected. Reports to `lonely` if that takes more than a
-    /// moment, and to `note` if no interface has an address yet; `wait` begins when one has. Returns it with its sender's key, or `None` if the waker is called meanwhile. Of
-    /// several that one sender calls alike it is the latest.
+    /// moment, and to `note` if no interface has an address yet; `wait` begins when one has. Returns
+    /// it with its sender's key, or `None` if the waker is called meanwhile. Of several that one
+    /// sender calls alike it is the latest.
     ///
     /// # Errors
     ///
