@@ -91,6 +91,18 @@ pub struct NextHop {
 pub trait UnicastRoutes {
     /// Returns the next hop towards a host, or `None` if there is no route.
     fn towards(&self, host: IpAddr) -> Option<NextHop>;
+
+    /// Returns whether a route leads through a link to somewhere beyond it: by a gateway there, or
+    /// to a destination that is in none of the router's networks on that link.
+    fn leads_beyond(
+        &self,
+        interface: InterfaceId,
+        family: Family,
+        networks: &[InterfaceAddress],
+    ) -> bool;
+
+    /// Returns whether a host on a link is the gateway of a route.
+    fn is_gateway(&self, interface: InterfaceId, host: IpAddr) -> bool;
 }
 
 /// Protocol of a control message.

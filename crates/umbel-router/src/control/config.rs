@@ -1,5 +1,6 @@
 //! Every constant of the control plane.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_engine::bucket::Limit;
@@ -60,9 +61,23 @@ impl MembershipConfig {
     }
 }
 
-/// Constants of PIM [RFC 7761 §4.11].
+/// A neighbour that was configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedNeighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Name of the interface on which it is, if its address does not tell.
+    pub interface: Option<String>,
+}
+
+/// Constants of PIM [RFC 7761 §4.11]. It is spoken on links with neighbours that were named, and on
+/// those through which unicast routes lead on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PimConfig {
+    /// Names of the interfaces on which it is not spoken.
+    pub passive: Vec<String>,
+    /// The neighbours on some links. On these no other router is believed.
+    pub neighbours: Vec<NamedNeighbour>,
     /// Interval between Hellos.
     pub hello_interval: Duration,
     /// Time for which neighbours believe a Hello, in whole seconds.
@@ -92,6 +107,9 @@ pub struct PimConfig {
     pub prune_repeats: u8,
     /// Time for which joins hold, in whole seconds.
     pub join_holdtime: Duration,
+    /// Time after the last packet of a channel on a link for which it is believed that another
+    /// router forwards there. The kernel tells of packets every 3 s.
+    pub seen_lifetime: Duration,
     /// Expected delay of a link, until neighbours say more.
     pub propagation_delay: Duration,
     /// Time within which another router may override a prune, until neighbours say more.
@@ -169,6 +187,8 @@ impl Default for MembershipConfig {
 impl Default for PimConfig {
     fn default() -> PimConfig {
         PimConfig {
+            passive: Vec::new(),
+            neighbours: Vec::new(),
             hello_interval: Duration::from_secs(30),
             hello_holdtime: Duration::from_secs(105),
             triggered_hello_delay: Duration::from_millis(100),
@@ -182,6 +202,7 @@ impl Default for PimConfig {
             join_repeat: Duration::from_millis(500),
             prune_repeats: 4,
             join_holdtime: Duration::from_secs(210),
+            seen_lifetime: Duration::from_secs(10),
             propagation_delay: Duration::from_millis(500),
             override_interval: Duration::from_millis(2500),
             assert_preference: 1,

@@ -19,6 +19,7 @@ impl ControlPlane {
         let tree = self.trees.get(channel)?;
         let rpf = tree.rpf.filter(|rpf| rpf.interface != on)?;
         let link = self.links.get(&LinkId::of(on, channel))?;
+        let link = Some(link).filter(|link| link.neighbours.is_spoken())?;
         let claim = AssertMetric {
             preference: self.config.pim.assert_preference,
             metric: rpf.metric,

@@ -13,6 +13,9 @@ drop_reasons! {
     OffLink,
     /// It is this router's own.
     Own,
+    /// It is a message of PIM on a link where it is not spoken, or of a router that was not named
+    /// where others were.
+    NotNamed,
     /// It is a Join/Prune of a router that has said no Hello.
     NoNeighbour,
     /// It is about a group that no router forwards, such as those of the link itself.
@@ -21,6 +24,8 @@ drop_reasons! {
     AnySource,
     /// It is about a shared tree, or about a range of addresses.
     SharedTree,
+    /// It is a query of membership that the hosts in question do not hear.
+    Unheard,
     /// It came faster than one host, or all unknown ones of a link, may send.
     Flood,
     /// A channel of the link or host that had most, given up for one that had less.

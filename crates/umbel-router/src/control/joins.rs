@@ -35,10 +35,17 @@ struct Request {
 
 impl ControlPlane {
     /// Does what follows from a Hello.
-    pub(super) fn on_hello(&mut self, now: Instant, link: LinkId, from: IpAddr, hello: pim::Hello) {
+    pub(super) fn on_hello(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        (from, is_vouched): (IpAddr, bool),
+        hello: pim::Hello,
+    ) {
         let Some(of) = self.links.get_mut(&link) else { return };
         let before = of.neighbours.designated(&self.config.pim);
-        let heard = of.neighbours.on_hello(now, from, hello, &self.config, &mut self.work);
+        let from_whom = (from, is_vouched);
+        let heard = of.neighbours.on_hello(now, from_whom, hello, &self.config, &mut self.work);
         of.membership.set_alone(of.neighbours.len() == 0);
         if of.neighbours.designated(&self.config.pim) != before {
             of.membership.touch_all(&mut self.work);
@@ -75,7 +82,7 @@ impl ControlPlane {
         self.on_neighbour_gone(link, neighbour);
     }
 
-    fn on_neighbour_gone(&mut self, link: LinkId, neighbour: IpAddr) {
+    pub(super) fn on_neighbour_gone(&mut self, link: LinkId, neighbour: IpAddr) {
         self.forget_winner(link, neighbour);
         self.touch_trees_by(link);
         let Some(of) = self.links.get(&link) else { return };

@@ -10,7 +10,7 @@ use umbel_wire::{igmp, mld, pim};
 
 use super::addresses;
 use super::api::{ControlTransmit, Family, InterfaceAddress, InterfaceInfo, Protocol};
-use super::config::ControlConfig;
+use super::config::{ControlConfig, PimConfig};
 use super::membership::Membership;
 use super::pim::Neighbours;
 use super::work::{LinkId, Work};
@@ -39,6 +39,14 @@ impl Link {
         info.addresses.iter().map(|of| of.address).find(speaks)
     }
 
+    /// Returns the group of all hosts of a link.
+    pub(super) fn all_hosts(family: Family) -> IpAddr {
+        match family {
+            Family::Ipv4 => igmp::ALL_HOSTS.into(),
+            Family::Ipv6 => mld::ALL_NODES.into(),
+        }
+    }
+
     pub(super) fn start(
         now: Instant,
         id: LinkId,
@@ -53,7 +61,7 @@ impl Link {
             networks: Vec::new(),
             mtu: 0,
             membership: Membership::start(now, id, me, config, work),
-            neighbours: Neighbours::start(now, id, me, config, work),
+            neighbours: Neighbours::new(id, me, config),
         }
     }
 
@@ -80,6 +88,16 @@ impl Link {
         }
     }
 
+    /// Returns the router that forwards for the hosts here: the designated one [RFC 7761 §4.3.2], or
+    /// the querier where PIM is not spoken.
+    pub(super) fn forwarder(&self, config: &PimConfig) -> IpAddr {
+        if self.neighbours.is_spoken() {
+            self.neighbours.designated(config)
+        } else {
+            self.membership.querier()
+        }
+    }
+
     fn transmit(&self, protocol: Protocol, to: IpAddr, payload: Vec<u8>) -> ControlTransmit {
         // PIM is for neighbours alone and carries no option; IGMP and MLD must [RFC 3376 §4].
         let router_alert = protocol != Protocol::Pim;
@@ -89,18 +107,16 @@ impl Link {
 
     pub(super) fn query(&self, query: Query) -> ControlTransmit {
         let mut payload = Vec::new();
-        let group = query.group;
+        let to = query.group.unwrap_or(Link::all_hosts(self.family));
         let message = Message::Query(query);
         let v6 = |address| match address {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED,
         };
         if self.family == Family::Ipv4 {
-            let to = group.unwrap_or(igmp::ALL_HOSTS.into());
             igmp::emit(&message, &mut payload);
             self.transmit(Protocol::Igmp, to, payload)
         } else {
-            let to = group.unwrap_or(mld::ALL_NODES.into());
             mld::emit(&message, v6(self.me), v6(to), &mut payload);
             self.transmit(Protocol::Icmpv6, to, payload)
         }

@@ -50,6 +50,7 @@ mod pim;
 mod places;
 mod prunes;
 mod routes;
+mod seen;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -62,14 +63,16 @@ use std::net::IpAddr;
 use umbel_engine::Instant;
 use umbel_engine::chance::Generator;
 use umbel_engine::router::InterfaceId;
+use umbel_wire::membership::Message;
 use umbel_wire::{igmp, mld, pim as wire};
 
 pub use self::api::{
     ControlMessage, ControlTransmit, CostHeard, Family, ForwardingChange, InterfaceAddress,
     InterfaceInfo, NextHop, Protocol, SourceGroup, UnicastRoutes,
 };
-pub use self::config::ControlConfig;
+pub use self::config::{ControlConfig, NamedNeighbour};
 pub use self::drops::{DropReason, Drops};
+pub use self::pim::PimRole;
 pub use self::status::{
     ControlStatus, InterfaceStatus, LinkStatus, MemberStatus, NeighbourStatus, OutputStatus,
     QuerierStatus, TreeStatus,
@@ -149,6 +152,7 @@ impl ControlPlane {
             self.touch_trees_by(id);
         }
         self.interfaces.insert(interface, info);
+        self.find_roles(now, routes);
         self.find_routes(routes);
         self.settle(now, routes);
     }
@@ -166,6 +170,25 @@ impl ControlPlane {
         self.interfaces.remove(&interface);
         self.find_routes(routes);
         self.settle(now, routes);
+    }
+
+    /// Finds out on which links PIM is spoken, and with whom.
+    fn find_roles(&mut self, now: Instant, routes: &dyn UnicastRoutes) {
+        let mut gone = Vec::new();
+        for (id, link) in &mut self.links {
+            let Some(info) = self.interfaces.get(&id.interface) else { continue };
+            let role = PimRole::of(link, &info.name, &self.config.pim, routes);
+            if role == *link.neighbours.role() {
+                continue;
+            }
+            let left = link.neighbours.set_role(now, role, &self.config.pim, &mut self.work);
+            link.membership.set_alone(link.neighbours.len() == 0);
+            link.membership.touch_all(&mut self.work);
+            gone.extend(left.into_iter().map(|neighbour| (*id, neighbour)));
+        }
+        for (link, neighbour) in gone {
+            self.on_neighbour_gone(link, neighbour);
+        }
     }
 
     /// Forgets all about a link.
@@ -188,6 +211,9 @@ impl ControlPlane {
             if tree.asserts.remove(&on).is_some() {
                 self.work.timers.cancel(Timer::Assert(*channel, on));
                 self.work.changed.insert(*channel);
+            }
+            if tree.seen.remove(&on) {
+                self.work.timers.cancel(Timer::Seen(*channel, on));
             }
         }
     }
@@ -224,14 +250,22 @@ impl ControlPlane {
         }
         let malformed = |_| DropReason::Malformed;
         if protocol == Protocol::Pim {
-            if !link.neighbours.admits(now, from) {
+            let is_named = link.neighbours.is_named(from);
+            let is_vouched = is_named || routes.is_gateway(interface, from);
+            if !link.neighbours.admits(now, from, is_vouched) {
                 return Err(DropReason::Flood);
             }
-            match wire::parse(payload, from, to).map_err(malformed)? {
+            let message = wire::parse(payload, from, to).map_err(malformed)?;
+            if !link.neighbours.accepts(from) {
+                return Err(DropReason::NotNamed);
+            }
+            match message {
                 Some(wire::Message::Hello(_)) if !link.neighbours.admits_hello(now, from) => {
                     return Err(DropReason::Flood);
                 }
-                Some(wire::Message::Hello(hello)) => self.on_hello(now, id, from, hello),
+                Some(wire::Message::Hello(hello)) => {
+                    self.on_hello(now, id, (from, is_vouched), hello);
+                }
                 Some(wire::Message::JoinPrune(message)) => {
                     self.on_join_prune(now, routes, (id, from), &message);
                 }
@@ -246,12 +280,23 @@ impl ControlPlane {
             _ => return Err(DropReason::Malformed),
         };
         let message = parsed.map_err(malformed)?.ok_or(DropReason::OtherType)?;
+        // Members would be forgotten that have not heard the question.
+        if let Message::Query(query) = &message
+            && to != query.group.unwrap_or(Link::all_hosts(id.family))
+        {
+            return Err(DropReason::Unheard);
+        }
+        let before = link.forwarder(&self.config.pim);
         link.membership.on_message(now, from, message, &self.config, &mut self.work);
+        if link.forwarder(&self.config.pim) != before {
+            link.membership.touch_all(&mut self.work);
+        }
         Ok(())
     }
 
     /// Looks up all routes again, since unicast routing has changed.
     pub fn routes_changed(&mut self, now: Instant, routes: &dyn UnicastRoutes) {
+        self.find_roles(now, routes);
         self.find_routes(routes);
         self.settle(now, routes);
     }
@@ -274,6 +319,7 @@ impl ControlPlane {
             return;
         }
         self.hear(now, routes, channel, arrived_on);
+        self.see(now, channel, arrived_on);
         self.settle(now, routes);
     }
 
@@ -286,6 +332,7 @@ impl ControlPlane {
         channel: SourceGroup,
         arrived_on: InterfaceId,
     ) {
+        self.see(now, channel, arrived_on);
         self.on_contested(now, channel, arrived_on);
         self.settle(now, routes);
     }
@@ -306,7 +353,8 @@ impl ControlPlane {
                 self.work.timers.cancel(Timer::Refresh(channel));
             }
         }
-        for link in self.links.keys() {
+        for link in self.links.values().filter(|link| link.neighbours.is_spoken()) {
+            let link = &link.id;
             self.goodbyes.push_back(*link);
             self.work.timers.set(Timer::Hello(*link), now + self.config.pim.hello_interval);
         }
@@ -330,7 +378,11 @@ impl ControlPlane {
             }
             Timer::Querier(id) => {
                 if let Some(link) = self.links.get_mut(&id) {
+                    let before = link.forwarder(&config.pim);
                     link.membership.on_querier(now, config, work);
+                    if link.forwarder(&config.pim) != before {
+                        link.membership.touch_all(work);
+                    }
                 }
             }
             Timer::LastMember(id, group) => {
@@ -346,6 +398,7 @@ impl ControlPlane {
             Timer::Neighbour(id, neighbour) => self.on_neighbour_silent(id, neighbour),
             Timer::Downstream(channel, on) => self.on_downstream(now, channel, on),
             Timer::Assert(channel, on) => self.on_assert_time(now, channel, on),
+            Timer::Seen(channel, on) => self.on_unseen(channel, on),
             Timer::Refresh(channel) => self.on_refresh(now, channel),
             Timer::Prune(channel, link, to) => self.on_prune_again(now, (channel, link, to)),
             Timer::Heard(channel) => self.forget_heard(channel),

@@ -8,7 +8,7 @@ use umbel_engine::Instant;
 
 use super::ControlPlane;
 use super::api::Family;
-use super::pim::AssertState;
+use super::pim::{AssertState, PimRole};
 use super::work::LinkId;
 
 /// Present state of the control plane.
@@ -42,8 +42,12 @@ pub struct LinkStatus {
     pub address: IpAddr,
     /// The querier.
     pub querier: QuerierStatus,
-    /// The router that joins and forwards for the hosts there.
+    /// The router that forwards for the hosts there: the querier where PIM is not spoken.
     pub designated_router: IpAddr,
+    /// With whom PIM is spoken.
+    pub pim: PimRole,
+    /// The last router that said Hello and is no neighbour by that.
+    pub refused: Option<IpAddr>,
     /// PIM neighbours.
     pub neighbours: Vec<NeighbourStatus>,
     /// Members of groups, by group and host.
@@ -147,7 +151,9 @@ impl ControlPlane {
                     family: id.family,
                     address: link.me,
                     querier,
-                    designated_router: link.neighbours.designated(&self.config.pim),
+                    designated_router: link.forwarder(&self.config.pim),
+                    pim: link.neighbours.role().clone(),
+                    refused: link.neighbours.refused(),
                     neighbours: link.neighbours.status(now),
                     members,
                 })

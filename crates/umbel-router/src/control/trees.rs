@@ -4,7 +4,7 @@
 //! forwards, or because neighbours there have joined it. All that may change is marked in
 //! [`Work`](super::work::Work); `ControlPlane::settle` then brings joins and forwarding in step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use umbel_engine::Instant;
@@ -51,6 +51,8 @@ pub(super) struct Tree {
     pub(super) rpf: Option<NextHop>,
     pub(super) downstream: BTreeMap<InterfaceId, Downstream>,
     pub(super) asserts: BTreeMap<InterfaceId, AssertState>,
+    /// Interfaces to which another router forwards it.
+    pub(super) seen: BTreeSet<InterfaceId>,
     /// Interface on which packets arrived that no tree was there for.
     pub(super) heard: Option<InterfaceId>,
     /// The neighbour that was asked for the channel.
@@ -178,6 +180,9 @@ impl ControlPlane {
         for on in tree.asserts.keys() {
             self.work.timers.cancel(Timer::Assert(channel, *on));
         }
+        for on in &tree.seen {
+            self.work.timers.cancel(Timer::Seen(channel, *on));
+        }
         self.work.timers.cancel(Timer::Heard(channel));
         if tree.forwarding.is_some() {
             self.forwarding.push_back(ForwardingChange::Remove { channel });
@@ -234,7 +239,12 @@ impl ControlPlane {
     pub(super) fn is_wanted_on(&self, channel: &SourceGroup, tree: &Tree, on: InterfaceId) -> bool {
         let Some(link) = self.links.get(&LinkId::of(on, channel)) else { return false };
         let is_winner = matches!(tree.asserts.get(&on), Some(AssertState::Won { .. }));
-        let speaks = || is_winner || link.neighbours.designated(&self.config.pim) == link.me;
+        let is_input = tree.rpf.is_some_and(|rpf| rpf.interface == on);
+        let speaks = || {
+            is_winner
+                || link.forwarder(&self.config.pim) == link.me
+                || (!is_input && !tree.seen.contains(&on))
+        };
         tree.downstream.contains_key(&on) || (link.membership.wants(channel) && speaks())
     }
 
@@ -251,7 +261,8 @@ impl ControlPlane {
         let Some(mut tree) = self.trees.remove(&channel) else { return };
         let input = tree.rpf.map(|rpf| rpf.interface);
         let is_wanted_on = |on: &InterfaceId| {
-            tree.lost_to(*on).is_none() && self.is_wanted_on(&channel, &tree, *on)
+            let is_lost = tree.lost_to(*on).is_some() && tree.seen.contains(on);
+            !is_lost && self.is_wanted_on(&channel, &tree, *on)
         };
         let wanted = self.interfaces.keys().copied().filter(is_wanted_on);
         let mut outputs: Vec<InterfaceId> = wanted.collect();
@@ -293,6 +304,7 @@ impl ControlPlane {
             }
             self.join(now, channel, &mut tree, false);
             tree.asserts.keys().for_each(|on| self.work.timers.cancel(Timer::Assert(channel, *on)));
+            tree.seen.iter().for_each(|on| self.work.timers.cancel(Timer::Seen(channel, *on)));
             self.places.leave(channel);
         } else {
             self.trees.insert(channel, tree);

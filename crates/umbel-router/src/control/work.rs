@@ -43,6 +43,8 @@ pub(super) enum Timer {
     Downstream(SourceGroup, InterfaceId),
     /// When the outcome of an Assert ends, or is said again.
     Assert(SourceGroup, InterfaceId),
+    /// When to believe no longer that another router forwards a channel to an interface.
+    Seen(SourceGroup, InterfaceId),
     /// When to repeat a join to the upstream neighbour.
     Refresh(SourceGroup),
     /// When to say a prune to an upstream neighbour again.

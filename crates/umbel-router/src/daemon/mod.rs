@@ -130,6 +130,9 @@ pub struct Daemon {
     packets: BTreeMap<SourceGroup, u64>,
     count_at: Instant,
     troubles: BTreeMap<String, String>,
+    /// Time to look at news of interfaces and routes, if there are, and the earliest one.
+    news_at: Option<Instant>,
+    look_from: Instant,
     inputs: Line<Input>,
 }
 
@@ -183,6 +186,8 @@ impl Daemon {
             packets: BTreeMap::new(),
             count_at: clock.now() + CARRIED_EVERY,
             troubles: BTreeMap::new(),
+            news_at: None,
+            look_from: Instant::EPOCH,
             inputs,
         };
         daemon.look_at_interfaces(daemon.clock.now());
@@ -224,10 +229,10 @@ impl Daemon {
                 }
             }
             if has_news && self.changes.take() {
-                self.routing.forget();
-                self.look_at_interfaces(now);
-                self.control.routes_changed(now, &self.routing);
-                self.drain();
+                self.news_at.get_or_insert(now.max(self.look_from));
+            }
+            if self.news_at.is_some_and(|at| at <= now) {
+                self.look_at_news(now);
             }
             for (side, way) in ready {
                 let links = &self.links;
@@ -245,6 +250,18 @@ impl Daemon {
             self.handle_timeout(now, &mut buffer);
             self.tell_fast_path(now);
         }
+    }
+
+    /// Takes over what has changed of interfaces and routes. It reads all of them, for at most a
+    /// tenth of the time, however often they change.
+    fn look_at_news(&mut self, now: Instant) {
+        self.news_at = None;
+        self.routing.forget();
+        self.look_at_interfaces(now);
+        self.control.routes_changed(now, &self.routing);
+        self.drain();
+        let end = self.clock.now();
+        self.look_from = end + end.since(now) * 9;
     }
 
     /// Waits for something to do. Returns whether there is news of interfaces or routes, and the
@@ -270,7 +287,7 @@ impl Daemon {
     fn poll_timeout(&self) -> Option<Instant> {
         let lms = self.sides.iter().filter_map(|side| side.lms.as_ref()?.poll_timeout());
         let count = (!self.entries.is_empty()).then_some(self.count_at);
-        lms.chain(self.control.poll_timeout()).chain(count).min()
+        lms.chain(self.control.poll_timeout()).chain(count).chain(self.news_at).min()
     }
 
     fn handle_timeout(&mut self, now: Instant, buffer: &mut [u8]) {

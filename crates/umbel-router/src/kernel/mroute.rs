@@ -25,6 +25,7 @@ const MRT_DEL_VIF: i32 = 203;
 const MRT_ADD_MFC: i32 = 204;
 const MRT_DEL_MFC: i32 = 205;
 const MRT_ASSERT: i32 = 207;
+const MRT_PIM: i32 = 208;
 const MRT_TABLE: i32 = 209;
 const MRT_FLUSH: i32 = 212;
 /// All entries and all interfaces, static ones as well.
@@ -197,7 +198,8 @@ impl MulticastTable {
     ///
     /// If the system refuses.
     pub fn report_wrong_interfaces(&self) -> io::Result<()> {
-        self.set_option(MRT_ASSERT, &1_i32)
+        // With this one also of packets on interfaces where the channel does not go out.
+        self.set_option(MRT_PIM, &1_i32).or_else(|_| self.set_option(MRT_ASSERT, &1_i32))
     }
 
     fn set_option<T: Copy>(&self, name: i32, value: &T) -> io::Result<()> {

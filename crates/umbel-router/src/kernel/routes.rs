@@ -1,23 +1,25 @@
 //! Unicast routes, and news of all that changes them.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use umbel_engine::router::InterfaceId;
 
 use super::netlink::{Answers, Questions};
-use crate::control::{NextHop, UnicastRoutes};
+use crate::control::{Family, InterfaceAddress, NextHop, UnicastRoutes};
 
 /// Greatest number of hosts whose routes are remembered. Beyond it, all are forgotten.
 const REMEMBERED: usize = 4096;
+/// Greatest number of destinations without a gateway that are remembered.
+const ON_LINK: usize = 4096;
 
 /// The kernel's unicast routes. Each host is looked up once, until [`Routing::forget`].
 #[derive(Debug)]
@@ -29,6 +31,105 @@ pub struct Routing {
 struct Inner {
     questions: Questions,
     known: BTreeMap<IpAddr, Option<NextHop>>,
+    /// Where all routes lead, once somebody has asked.
+    ways: Option<Ways>,
+}
+
+/// Where routes lead: by gateways, and to networks without one.
+#[derive(Debug, Default)]
+struct Ways {
+    gateways: BTreeSet<(InterfaceId, IpAddr)>,
+    /// Destinations on links, at most [`ON_LINK`].
+    on_link: BTreeSet<(InterfaceId, IpAddr, u8)>,
+}
+
+impl Ways {
+    fn read(questions: &mut Questions) -> io::Result<Ways> {
+        let mut ways = Ways::default();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut question = RouteMessage::default();
+            question.header.address_family = family;
+            let question = RouteNetlinkMessage::GetRoute(question);
+            for answer in questions.ask(question, Answers::All)? {
+                if let RouteNetlinkMessage::NewRoute(route) = answer {
+                    ways.add(&route);
+                }
+            }
+        }
+        Ok(ways)
+    }
+
+    fn add(&mut self, route: &RouteMessage) {
+        if route.header.kind != RouteType::Unicast {
+            return;
+        }
+        let (mut interface, mut gateway, mut to) = (None, None, None);
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => interface = Some(InterfaceId(*index)),
+                RouteAttribute::Gateway(address) => gateway = address_of(address),
+                RouteAttribute::Via(via) => gateway = via_of(via),
+                RouteAttribute::Destination(address) => to = address_of(address),
+                RouteAttribute::MultiPath(hops) => hops.iter().for_each(|hop| self.add_hop(hop)),
+                _ => {}
+            }
+        }
+        let Some(interface) = interface else { return };
+        let any: IpAddr = match route.header.address_family {
+            AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+            _ => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        match gateway {
+            Some(gateway) => drop(self.gateways.insert((interface, gateway))),
+            None if self.on_link.len() < ON_LINK => {
+                let len = route.header.destination_prefix_length;
+                self.on_link.insert((interface, to.unwrap_or(any), len));
+            }
+            None => {}
+        }
+    }
+
+    /// Adds one of several next hops of a route.
+    fn add_hop(&mut self, hop: &RouteNextHop) {
+        let gateway = hop.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Gateway(address) => address_of(address),
+            RouteAttribute::Via(via) => via_of(via),
+            _ => None,
+        });
+        if let Some(gateway) = gateway {
+            self.gateways.insert((InterfaceId(hop.interface_index), gateway));
+        }
+    }
+
+    fn lead_beyond(
+        &self,
+        interface: InterfaceId,
+        family: Family,
+        networks: &[InterfaceAddress],
+    ) -> bool {
+        let is_here = |on: InterfaceId, to: IpAddr| on == interface && Family::of(to) == family;
+        let is_in = |to: IpAddr, len: u8| {
+            networks.iter().any(|network| network.prefix_len <= len && network.covers(to))
+        };
+        self.gateways.iter().any(|(on, gateway)| is_here(*on, *gateway))
+            || self.on_link.iter().any(|&(on, to, len)| is_here(on, to) && !is_in(to, len))
+    }
+}
+
+fn address_of(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+fn via_of(via: &RouteVia) -> Option<IpAddr> {
+    match via {
+        RouteVia::Inet(address) => Some((*address).into()),
+        RouteVia::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
 }
 
 impl Routing {
@@ -38,13 +139,27 @@ impl Routing {
     ///
     /// If the system refuses.
     pub fn open() -> io::Result<Routing> {
-        let inner = Inner { questions: Questions::open()?, known: BTreeMap::new() };
+        let inner = Inner { questions: Questions::open()?, known: BTreeMap::new(), ways: None };
         Ok(Routing { inner: RefCell::new(inner) })
     }
 
     /// Forgets what it knows, since routes have changed.
     pub fn forget(&self) {
-        self.inner.borrow_mut().known.clear();
+        let mut inner = self.inner.borrow_mut();
+        inner.known.clear();
+        inner.ways = None;
+    }
+
+    fn with_ways(&self, ask: impl FnOnce(&Ways) -> bool) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let Inner { questions, ways, .. } = &mut *inner;
+        let read = || {
+            Ways::read(questions).unwrap_or_else(|error| {
+                tracing::warn!("cannot list the routes: {error}");
+                Ways::default()
+            })
+        };
+        ask(ways.get_or_insert_with(read))
     }
 }
 
@@ -61,6 +176,19 @@ impl UnicastRoutes for Routing {
         }
         inner.known.insert(host, found);
         found
+    }
+
+    fn leads_beyond(
+        &self,
+        interface: InterfaceId,
+        family: Family,
+        networks: &[InterfaceAddress],
+    ) -> bool {
+        self.with_ways(|ways| ways.lead_beyond(interface, family, networks))
+    }
+
+    fn is_gateway(&self, interface: InterfaceId, host: IpAddr) -> bool {
+        self.with_ways(|ways| ways.gateways.contains(&(interface, host)))
     }
 }
 
@@ -83,10 +211,8 @@ fn look_up(questions: &mut Questions, host: IpAddr) -> io::Result<Option<NextHop
         match attribute {
             RouteAttribute::Oif(index) => interface = Some(InterfaceId(*index)),
             RouteAttribute::Priority(priority) => metric = *priority,
-            RouteAttribute::Gateway(RouteAddress::Inet(address))
-            | RouteAttribute::Via(RouteVia::Inet(address)) => gateway = Some((*address).into()),
-            RouteAttribute::Gateway(RouteAddress::Inet6(address))
-            | RouteAttribute::Via(RouteVia::Inet6(address)) => gateway = Some((*address).into()),
+            RouteAttribute::Gateway(address) => gateway = address_of(address),
+            RouteAttribute::Via(via) => gateway = via_of(via),
             _ => {}
         }
     }
@@ -150,6 +276,28 @@ impl AsFd for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_lead_beyond_a_link_by_a_gateway_or_to_another_network() {
+        let mut ways = Ways::default();
+        let network = |address: &str, prefix_len| InterfaceAddress {
+            address: address.parse().unwrap(),
+            prefix_len,
+        };
+        let own = [network("10.1.0.1", 24), network("fe80::1", 64)];
+        let leads = |ways: &Ways, on, family| ways.lead_beyond(InterfaceId(on), family, &own);
+        for (to, len) in [("10.1.0.0", 24), ("10.1.0.64", 26), ("fe80::", 64)] {
+            ways.on_link.insert((InterfaceId(1), to.parse().unwrap(), len));
+        }
+        assert!(!leads(&ways, 1, Family::Ipv4) && !leads(&ways, 1, Family::Ipv6));
+        ways.gateways.insert((InterfaceId(1), "fe80::9".parse().unwrap()));
+        assert!(!leads(&ways, 1, Family::Ipv4) && leads(&ways, 1, Family::Ipv6));
+        for (on, to, len) in [(1, "10.0.0.0", 8), (2, "0.0.0.0", 0)] {
+            ways.on_link.insert((InterfaceId(on), to.parse().unwrap(), len));
+        }
+        assert!(leads(&ways, 1, Family::Ipv4) && leads(&ways, 2, Family::Ipv4));
+        assert!(!leads(&ways, 3, Family::Ipv4) && !leads(&ways, 2, Family::Ipv6));
+    }
 
     #[test]
     fn this_host_is_no_next_hop_and_is_asked_about_once() {

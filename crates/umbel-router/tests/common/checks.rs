@@ -10,7 +10,7 @@ use umbel_engine::Instant;
 use umbel_engine::chance::generator;
 use umbel_engine::router::InterfaceId;
 use umbel_router::control::{
-    ControlConfig, ControlMessage, ControlPlane, InterfaceAddress, InterfaceInfo, NextHop,
+    ControlConfig, ControlMessage, ControlPlane, Family, InterfaceAddress, InterfaceInfo, NextHop,
     Protocol, UnicastRoutes,
 };
 use umbel_wire::checksum::Sum;
@@ -147,5 +147,14 @@ impl UnicastRoutes for Routes {
             IpAddr::V6(to) if to.is_unicast_link_local() => None,
             IpAddr::V6(_) => Some(behind(host(1, 1, true))),
         }
+    }
+
+    /// Interface 3 is one of hosts alone.
+    fn leads_beyond(&self, on: InterfaceId, _: Family, _: &[InterfaceAddress]) -> bool {
+        on != InterfaceId(3)
+    }
+
+    fn is_gateway(&self, on: InterfaceId, to: IpAddr) -> bool {
+        on == InterfaceId(1) && [host(1, 1, false), host(1, 1, true)].contains(&to)
     }
 }

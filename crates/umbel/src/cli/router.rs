@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use serde_json::json;
 use umbel_engine::units::counted;
-use umbel_router::control::{ControlConfig, TreeStatus};
+use umbel_router::control::{ControlConfig, NamedNeighbour, PimRole, TreeStatus};
 use umbel_router::daemon::{Config, FastPathMode, LMS_PORT, LmsConfig, LmsStatus, Status};
 
 use super::duration::parse_duration;
@@ -21,6 +21,7 @@ use crate::router::{RouterOptions, route, status};
 #[command(after_help = "Examples:
   umbel router                                  route multicast between all interfaces
   umbel router --config router.toml             with options from a file: interface = [\"eth0\"]
+  umbel router --neighbour 10.1.0.2             believe this router alone on its link
   umbel router status                           interfaces, neighbours, channels, repliers
   umbel router --http 127.0.0.1:7780            metrics for Prometheus at /metrics
   umbel router --table 100                      beside another router; `ip mrule` says what is whose
@@ -46,6 +47,14 @@ struct RouteArgs {
     /// Interface that takes part, by name; may be repeated [default: all that do multicast]
     #[arg(long, value_name = "NAME")]
     interface: Vec<String>,
+    /// PIM neighbour, by address, with %NAME of the interface if it is link-local; may be repeated.
+    /// On its link no other is believed [default: any, on links through which unicast routes lead]
+    #[arg(long, value_name = "ADDRESS[%NAME]", value_parser = parse_neighbour)]
+    neighbour: Vec<NamedNeighbour>,
+    /// Interface on which PIM is not spoken, by name; may be repeated [default: those through which
+    /// no unicast route leads beyond the link]
+    #[arg(long, value_name = "NAME")]
+    passive: Vec<String>,
     /// Multicast routing table of the kernel [default: the main one]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=0x3FFF_FFFF))]
     table: Option<u32>,
@@ -116,6 +125,20 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses `ADDRESS` or `ADDRESS%INTERFACE`.
+fn parse_neighbour(text: &str) -> Result<NamedNeighbour, String> {
+    let (address, interface) = match text.split_once('%') {
+        Some((address, interface)) => (address, Some(interface.to_owned())),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is no address"))?;
+    let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    if is_link_local && interface.as_ref().is_none_or(String::is_empty) {
+        return Err(format!("say on which interface it is, such as {address}%eth0"));
+    }
+    Ok(NamedNeighbour { address, interface })
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -169,6 +192,8 @@ fn config(args: RouteArgs) -> Config {
         membership.last_member_interval.min(membership.query_response);
     membership.fast_leave = !args.no_fast_leave;
     let pim = &mut control.pim;
+    pim.neighbours = args.neighbour;
+    pim.passive = args.passive;
     // Holdtimes are in whole seconds.
     let hold =
         |interval: Duration| Duration::from_secs((interval.as_secs_f64() * 3.5).ceil() as u64);
@@ -212,7 +237,10 @@ fn lines(status: &Status) -> Vec<String> {
             } else {
                 link.querier.address.to_string()
             };
-            let neighbours = list(link.neighbours.iter().map(|n| n.address.to_string()));
+            let neighbours = match &link.pim {
+                PimRole::Passive => "passive".to_owned(),
+                _ => list(link.neighbours.iter().map(|n| n.address.to_string())),
+            };
             let members = link.members.len().to_string();
             rows.push([
                 interface.name.clone(),
@@ -222,6 +250,17 @@ fn lines(status: &Status) -> Vec<String> {
                 neighbours,
                 members,
             ]);
+            if let Some(address) = link.refused {
+                let why = match link.pim {
+                    PimRole::Passive => "there are only hosts, as far as unicast routes tell",
+                    _ => "others are named there",
+                };
+                lines.push(format!(
+                    "trouble: {address} says on {} that it is a router, but {why}: if it is one, \
+                     --neighbour {address}",
+                    interface.name
+                ));
+            }
             if let Some((address, version)) = &link.querier.older {
                 lines.push(format!(
                     "trouble: {address} asks on {} by {version}, so that hosts there cannot join \

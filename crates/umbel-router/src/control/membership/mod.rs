@@ -102,6 +102,11 @@ impl Membership {
         self.groups.get(&channel.group).is_some_and(|group| group.wants(channel.source))
     }
 
+    /// Returns the router that asks.
+    pub(super) fn querier(&self) -> IpAddr {
+        self.querier.other().unwrap_or(self.me)
+    }
+
     /// Marks all channels that members want as changed.
     pub(super) fn touch_all(&self, work: &mut Work) {
         for (&address, group) in &self.groups {
@@ -163,7 +168,9 @@ impl Membership {
         work: &mut Work,
     ) {
         self.querier.on_query(now, (from, self.me), query, &config.membership, work);
-        let Some(address) = query.group.filter(|_| !query.suppress) else { return };
+        let is_the_querier = self.querier.other() == Some(from);
+        let is_asked = !query.suppress && is_the_querier;
+        let Some(address) = query.group.filter(|_| is_asked) else { return };
         // The last member query time of the querier [RFC 3376 §6.6.1].
         let queries = match query.robustness {
             0 => config.membership.robustness,
@@ -534,7 +541,7 @@ impl Membership {
     /// Returns who asks, and who wants what.
     pub(super) fn status(&self, now: Instant) -> (QuerierStatus, Vec<MemberStatus>) {
         let querier = QuerierStatus {
-            address: self.querier.other().unwrap_or(self.me),
+            address: self.querier(),
             is_me: self.querier.other().is_none(),
             older: self.querier.older().map(|(from, version)| (from, version.name().to_owned())),
         };

@@ -82,9 +82,11 @@ impl Querier {
         }
     }
 
-    /// Returns the time until which a host that was just heard is a member.
+    /// Returns the time until which a host that was just heard is a member: as long as the querier
+    /// says, and long enough for this router to take over.
     pub(super) fn member_until(&self, now: Instant, config: &MembershipConfig) -> Instant {
-        now + config.member_lifetime(self.robustness, self.interval)
+        let own = config.member_lifetime(config.robustness, config.query_interval);
+        now + config.member_lifetime(self.robustness, self.interval).max(own)
     }
 
     /// Asks, or takes over.
@@ -148,7 +150,9 @@ impl Querier {
         if !query.interval.is_zero() {
             self.interval = query.interval;
         }
-        let lifetime = config.querier_lifetime(self.robustness, self.interval);
+        // One that asks less often than this router would asks in vain.
+        let own = config.querier_lifetime(config.robustness, config.query_interval);
+        let lifetime = config.querier_lifetime(self.robustness, self.interval).min(own);
         work.timers.set(Timer::Querier(self.link), now + lifetime);
     }
 }

@@ -14,6 +14,7 @@ use super::super::config::{ControlConfig, PimConfig};
 use super::super::drops::DropReason;
 use super::super::status::NeighbourStatus;
 use super::super::work::{Due, LinkId, Timer, Work};
+use super::PimRole;
 
 /// Time for which a Hello holds that says nothing of it [RFC 7761 §4.11].
 const DEFAULT_HOLDTIME_S: u16 = 105;
@@ -24,6 +25,8 @@ struct Neighbour {
     hello: Hello,
     /// Time until which its Hello holds; `None` is forever.
     until: Option<Instant>,
+    /// Whether it was named, or is the gateway of a route.
+    is_vouched: bool,
     allowance: Allowance,
 }
 
@@ -61,6 +64,9 @@ pub(in crate::control) enum Heard {
 pub(in crate::control) struct Neighbours {
     link: LinkId,
     me: IpAddr,
+    role: PimRole,
+    /// The last router that said Hello and is none by this role.
+    refused: Option<IpAddr>,
     /// Other addresses of this router on the link, for its Hellos.
     others: Vec<IpAddr>,
     /// Number that tells neighbours that this router has restarted.
@@ -72,22 +78,16 @@ pub(in crate::control) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Begins to say Hello.
-    pub(in crate::control) fn start(
-        now: Instant,
-        link: LinkId,
-        me: IpAddr,
-        config: &ControlConfig,
-        work: &mut Work,
-    ) -> Neighbours {
+    /// Creates the state of a link on which PIM is not spoken yet.
+    pub(in crate::control) fn new(link: LinkId, me: IpAddr, config: &ControlConfig) -> Neighbours {
         let (bounds, config) = (&config.bounds, &config.pim);
-        let delay = config.triggered_hello_delay.mul_f64(chance::uniform(&mut work.random));
-        work.timers.set(Timer::Hello(link), now + delay);
         Neighbours {
             link,
             me,
+            role: PimRole::Passive,
+            refused: None,
             others: Vec::new(),
-            generation: work.random.next_u32(),
+            generation: 0,
             all: BTreeMap::new(),
             answers: Limiter::new(config.hello_answers),
             strangers: (
@@ -95,6 +95,54 @@ impl Neighbours {
                 Limiter::new(config.messages_of_strangers),
             ),
         }
+    }
+
+    /// Begins or ends to speak PIM, or does it with others. Returns the neighbours that are gone.
+    pub(in crate::control) fn set_role(
+        &mut self,
+        now: Instant,
+        role: PimRole,
+        config: &PimConfig,
+        work: &mut Work,
+    ) -> Vec<IpAddr> {
+        let was_spoken = self.is_spoken();
+        self.role = role;
+        if !self.is_spoken() {
+            work.timers.cancel(Timer::Hello(self.link));
+        } else if !was_spoken {
+            self.generation = work.random.next_u32();
+            let delay = config.triggered_hello_delay.mul_f64(chance::uniform(&mut work.random));
+            work.timers.set(Timer::Hello(self.link), now + delay);
+        }
+        let gone = self.all.keys().filter(|neighbour| !self.role.admits(**neighbour));
+        let gone: Vec<IpAddr> = gone.copied().collect();
+        for neighbour in &gone {
+            self.forget(*neighbour, work);
+        }
+        gone
+    }
+
+    pub(in crate::control) fn role(&self) -> &PimRole {
+        &self.role
+    }
+
+    /// Returns whether PIM is spoken on this link.
+    pub(in crate::control) fn is_spoken(&self) -> bool {
+        self.role != PimRole::Passive
+    }
+
+    /// Returns whether a router may be a neighbour, and notes one that may not.
+    pub(in crate::control) fn accepts(&mut self, router: IpAddr) -> bool {
+        let accepts = self.role.admits(router);
+        if !accepts {
+            self.refused = Some(router);
+        }
+        accepts
+    }
+
+    /// Returns the last router that said Hello and may not be a neighbour.
+    pub(in crate::control) fn refused(&self) -> Option<IpAddr> {
+        self.refused.filter(|router| !self.role.admits(*router))
     }
 
     /// Takes over the other addresses of this router, and tells them soon if they have changed.
@@ -105,9 +153,12 @@ impl Neighbours {
         config: &PimConfig,
         work: &mut Work,
     ) {
-        if others != self.others {
+        if others == self.others {
+            return;
+        }
+        self.others = others;
+        if self.is_spoken() {
             work.timers.lower(Timer::Hello(self.link), now + config.triggered_hello_delay);
-            self.others = others;
         }
     }
 
@@ -123,12 +174,23 @@ impl Neighbours {
         self.all.contains_key(&neighbour)
     }
 
-    /// Returns whether a host on the link may send one more message. Strangers share what they may.
-    pub(in crate::control) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+    /// Returns whether a host on the link may send one more message. Strangers share what they may,
+    /// other than those for which somebody vouches.
+    pub(in crate::control) fn admits(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        is_vouched: bool,
+    ) -> bool {
         match self.all.get_mut(&from) {
             Some(neighbour) => neighbour.allowance.messages.take(now),
-            None => self.strangers.0.take(now, from) && self.strangers.1.take(now),
+            None => self.strangers.0.take(now, from) && (is_vouched || self.strangers.1.take(now)),
         }
+    }
+
+    /// Returns whether a router was named, so that others give way to it.
+    pub(in crate::control) fn is_named(&self, router: IpAddr) -> bool {
+        matches!(&self.role, PimRole::Named(named) if named.contains(&router))
     }
 
     /// Returns whether a host that may send one more message may send one more Hello.
@@ -177,7 +239,7 @@ impl Neighbours {
     pub(in crate::control) fn on_hello(
         &mut self,
         now: Instant,
-        from: IpAddr,
+        (from, is_vouched): (IpAddr, bool),
         hello: Hello,
         config: &ControlConfig,
         work: &mut Work,
@@ -191,15 +253,20 @@ impl Neighbours {
             before.map_or_else(|| Allowance::full(&config.pim), |before| before.allowance);
         if before.is_none() && self.all.len() >= config.bounds.neighbours {
             work.drop(DropReason::NeighboursOverLimit);
-            return Heard::Known;
+            let stranger = self.all.iter().find(|(_, other)| !other.is_vouched);
+            let Some(stranger) = stranger.map(|(from, _)| *from).filter(|_| is_vouched) else {
+                return Heard::Known;
+            };
+            self.forget(stranger, work);
         }
+        let before = self.all.get(&from);
         // One without a number is taken to have run on.
         let is_new = before.is_none_or(|before| before.hello.generation != hello.generation);
         let is_moved = before.is_some_and(|before| before.hello.addresses != hello.addresses);
         let until =
             (holdtime_s != pim::FOREVER).then(|| now + Duration::from_secs(u64::from(holdtime_s)));
         work.timers.put(Timer::Neighbour(self.link, from), until);
-        self.all.insert(from, Neighbour { hello, until, allowance });
+        self.all.insert(from, Neighbour { hello, until, is_vouched, allowance });
         if !is_new {
             return if is_moved { Heard::Readdressed } else { Heard::Known };
         }

@@ -172,6 +172,34 @@ fn a_router_that_is_not_the_querier_believes_the_queriers_questions() {
 }
 
 #[test]
+fn a_question_that_hosts_do_not_hear_or_that_another_router_asks_ends_no_membership() {
+    let mut script = Script::settled(ControlConfig::default());
+    script.report(2, host(2, 5), vec![record(RecordType::Allow, &[SOURCE])]);
+    let query = Query {
+        version: Version::Igmp3,
+        group: Some(GROUP),
+        sources: vec![],
+        max_response: Duration::from_millis(100),
+        suppress: false,
+        robustness: 1,
+        interval: seconds(1),
+    };
+    let general = Query { group: None, ..query.clone() };
+    for (from, query) in [(1, &query), (1, &general), (200, &query)] {
+        let mut payload = Vec::new();
+        umbel_wire::igmp::emit(&Message::Query(query.clone()), &mut payload);
+        let to = if from == 200 { GROUP } else { host(2, 100) };
+        script.give_to(2, (host(2, from), to), Protocol::Igmp, &payload);
+    }
+    assert_eq!(script.plane.drops().of(DropReason::Unheard), 2);
+    // One that asks often, once, ends none before this router asks again.
+    script.igmp(2, host(2, 1), &Message::Query(general));
+    script.report(2, host(2, 5), vec![record(RecordType::IsInclude, &[SOURCE])]);
+    script.wait(seconds(100));
+    assert_eq!(script.outputs(), Some(vec![2]));
+}
+
+#[test]
 fn a_host_that_falls_silent_is_forgotten() {
     let mut script = Script::settled(ControlConfig::default());
     script.report(2, host(2, 5), vec![record(RecordType::Allow, &[SOURCE])]);

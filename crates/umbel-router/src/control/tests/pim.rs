@@ -8,7 +8,8 @@ use umbel_wire::pim::{self, Assert, Hello, LanPruneDelay, Message};
 
 use super::script::{CHANNEL, GROUP, SOURCE, Script, host, info, record};
 use crate::control::{
-    ControlConfig, DropReason, ForwardingChange, InterfaceAddress, NextHop, Protocol, TreeStatus,
+    ControlConfig, DropReason, ForwardingChange, InterfaceAddress, NamedNeighbour, NextHop,
+    PimRole, Protocol, TreeStatus,
 };
 
 fn seconds(seconds: u64) -> Duration {
@@ -279,14 +280,125 @@ fn the_designated_router_speaks_for_the_hosts() {
     assert_eq!(script.outputs(), Some(vec![2]));
     // A higher address of the same priority.
     script.hello(2, host(2, 200), 1);
-    assert_eq!(script.outputs(), Some(vec![]));
     let status = script.plane.status(script.now);
     assert_eq!(status.interfaces[1].links[0].designated_router, host(2, 200));
+    assert_eq!(script.outputs(), Some(vec![2]), "it may have no way to the source");
+    script.see(2);
+    assert_eq!(script.outputs(), Some(vec![]));
+    script.wait(seconds(9));
+    script.see(2);
+    script.wait(seconds(9));
+    assert_eq!(script.outputs(), Some(vec![]));
+    script.wait(seconds(2));
+    assert_eq!(script.outputs(), Some(vec![2]), "it has gone, or the channel is silent");
+    script.see(2);
+    assert_eq!(script.outputs(), Some(vec![]));
+    // It is forgotten.
     script.wait(seconds(106));
-    assert_eq!(script.outputs(), Some(vec![2]), "it has taken over");
+    script.see(2);
+    assert_eq!(script.outputs(), Some(vec![2]));
     // One without priorities makes the address decide.
     script.pim(2, host(2, 7), &Message::Hello(Hello::default()));
+    script.see(2);
     assert_eq!(script.outputs(), Some(vec![2]));
+}
+
+#[test]
+fn a_strangers_hello_takes_nothing_from_a_link_of_hosts() {
+    let hello = |priority| {
+        let (holdtime_s, dr_priority) = (Some(0xFFFF), Some(priority));
+        Message::Hello(Hello { holdtime_s, dr_priority, ..Hello::default() })
+    };
+    let mut script = Script::with_hosts(ControlConfig::default());
+    script.hello(1, host(1, 254), 1);
+    want(&mut script);
+    assert!(hellos(&mut script).iter().all(|(interface, _)| *interface != 2), "it says none");
+    script.pim(2, host(2, 9), &hello(u32::MAX));
+    script.pim(2, host(2, 9), &claim(0));
+    script.ask(2, host(2, 9), host(2, 100), true);
+    assert_eq!(script.plane.drops().of(DropReason::NotNamed), 3);
+    let link = script.plane.status(script.now).interfaces[1].links[0].clone();
+    assert_eq!((link.pim, link.neighbours.len()), (PimRole::Passive, 0));
+    assert_eq!(link.refused, Some(host(2, 9)));
+    // On a link that routes lead through it is a neighbour. It is not believed to forward.
+    let record = record(RecordType::Allow, &[SOURCE]);
+    script.report(3, host(3, 5), vec![record]);
+    assert_eq!(script.outputs(), Some(vec![2, 3]));
+    script.pim(3, host(3, 9), &hello(u32::MAX));
+    script.pim(3, host(3, 9), &claim(0));
+    assert_eq!(script.outputs(), Some(vec![2, 3]));
+}
+
+#[test]
+fn where_neighbours_are_named_no_other_is_believed() {
+    let mut config = ControlConfig::default();
+    let named = |address, interface: Option<&str>| NamedNeighbour {
+        address,
+        interface: interface.map(str::to_owned),
+    };
+    config.pim.neighbours = vec![named(host(2, 7), None), named(host(3, 7), Some("eth1"))];
+    config.pim.passive = vec!["eth1".to_owned()];
+    let mut script = Script::with_hosts(config);
+    for interface in [1, 2, 3] {
+        script.hello(interface, host(interface, 9), 1);
+        script.hello(interface, host(interface, 7), 1);
+    }
+    let status = script.plane.status(script.now);
+    let of = |n: usize| {
+        let link = &status.interfaces[n - 1].links[0];
+        let neighbours = link.neighbours.iter().map(|neighbour| neighbour.address);
+        (link.pim.clone(), neighbours.collect::<Vec<_>>())
+    };
+    assert_eq!(of(1), (PimRole::Passive, vec![]));
+    assert_eq!(of(2), (PimRole::Named(vec![host(2, 7)]), vec![host(2, 7)]));
+    assert_eq!(of(3), (PimRole::Routed, vec![host(3, 7), host(3, 9)]));
+}
+
+#[test]
+fn pim_begins_and_ends_with_the_routes_through_a_link() {
+    let mut script = Script::with_hosts(ControlConfig::default());
+    let second = InterfaceAddress { address: host(2, 200), prefix_len: 24 };
+    let mut of_two = info(2);
+    of_two.addresses.push(second);
+    let (now, id) = (script.now, InterfaceId(2));
+    script.plane.interface_up(now, &script.routes, id, of_two);
+    script.drain();
+    script.forget();
+    script.routes.of_hosts = vec![3];
+    script.plane.routes_changed(script.now, &script.routes);
+    script.wait(Duration::from_millis(101));
+    let said: Vec<_> =
+        hellos(&mut script).into_iter().map(|(on, hello)| (on, hello.addresses)).collect();
+    assert_eq!(said, [(2, vec![host(2, 200)])], "gateways of routes are found by it");
+    script.hello(2, host(2, 7), 1);
+    script.ask(2, host(2, 7), host(2, 100), true);
+    assert_eq!(script.outputs(), Some(vec![2]));
+    script.routes.of_hosts = vec![2, 3];
+    script.plane.routes_changed(script.now, &script.routes);
+    script.drain();
+    assert_eq!(script.outputs(), Some(vec![]));
+}
+
+#[test]
+fn where_pim_is_not_spoken_the_querier_forwards_while_its_packets_are_seen() {
+    let mut script = Script::with_hosts(ControlConfig::default());
+    want(&mut script);
+    // Another router that forwards is answered by nothing; it yields.
+    script.see(2);
+    assert_eq!(script.outputs(), Some(vec![2]));
+    let query = umbel_wire::membership::Query {
+        version: umbel_wire::membership::Version::Igmp3,
+        group: None,
+        sources: Vec::new(),
+        max_response: seconds(10),
+        suppress: false,
+        robustness: 2,
+        interval: seconds(125),
+    };
+    script.igmp(2, host(2, 9), &umbel_wire::membership::Message::Query(query));
+    assert_eq!(script.outputs(), Some(vec![]), "its packets were seen");
+    script.wait(seconds(11));
+    assert_eq!(script.outputs(), Some(vec![2]), "it asks, and forwards nothing");
 }
 
 #[test]
@@ -358,6 +470,8 @@ fn a_packet_from_another_forwarder_is_answered_with_an_assert() {
 fn the_better_claim_wins_until_it_ends() {
     let mut script = contested();
     script.pim(3, host(3, 7), &claim(4));
+    assert_eq!(script.outputs(), None, "nothing changes until its packets are seen");
+    script.see(3);
     assert_eq!(script.outputs(), Some(vec![]));
     assert_eq!(tree(&script).outputs[0].lost_to, Some(host(3, 7)));
     // A neighbour that joins this router wants it to forward.

@@ -10,20 +10,24 @@ use umbel_wire::membership::{Message, Query, Record, RecordType, Report};
 use umbel_wire::{igmp, pim};
 
 use crate::control::{
-    ControlConfig, ControlMessage, ControlPlane, ControlTransmit, CostHeard, ForwardingChange,
-    InterfaceAddress, InterfaceInfo, NextHop, Protocol, SourceGroup, UnicastRoutes,
+    ControlConfig, ControlMessage, ControlPlane, ControlTransmit, CostHeard, Family,
+    ForwardingChange, InterfaceAddress, InterfaceInfo, NextHop, Protocol, SourceGroup,
+    UnicastRoutes,
 };
 
 /// Sources 10.1.x.x are behind 10.0.1.254 on interface 1; 10.0.N.x is the link of interface N.
+/// Routes lead beyond each link but those of hosts alone.
 #[derive(Clone, Debug)]
 pub(super) struct Routes {
     pub(super) gateway: Option<NextHop>,
+    pub(super) of_hosts: Vec<u32>,
 }
 
 impl Default for Routes {
     fn default() -> Routes {
         let gateway = Some([10, 0, 1, 254].into());
-        Routes { gateway: Some(NextHop { interface: InterfaceId(1), gateway, metric: 5 }) }
+        let gateway = Some(NextHop { interface: InterfaceId(1), gateway, metric: 5 });
+        Routes { gateway, of_hosts: Vec::new() }
     }
 }
 
@@ -38,6 +42,14 @@ impl UnicastRoutes for Routes {
             IpAddr::V4(host) if host.octets()[..2] == [10, 1] => self.gateway,
             _ => None,
         }
+    }
+
+    fn leads_beyond(&self, on: InterfaceId, _: Family, _: &[InterfaceAddress]) -> bool {
+        !self.of_hosts.contains(&on.0)
+    }
+
+    fn is_gateway(&self, on: InterfaceId, host: IpAddr) -> bool {
+        self.gateway.is_some_and(|hop| (hop.interface, hop.gateway) == (on, Some(host)))
     }
 }
 
@@ -72,9 +84,13 @@ pub(super) fn record(kind: RecordType, sources: &[IpAddr]) -> Record {
 impl Script {
     /// Starts a plane and lets the first queries and Hellos pass.
     pub(super) fn start(config: ControlConfig) -> Script {
+        Script::start_with(config, Routes::default())
+    }
+
+    fn start_with(config: ControlConfig, routes: Routes) -> Script {
         let mut script = Script {
             plane: ControlPlane::new(config, chance::generator(7)),
-            routes: Routes::default(),
+            routes,
             now: Instant::from_nanos(1_000_000_000),
             sent: Vec::new(),
             changes: Vec::new(),
@@ -94,6 +110,23 @@ impl Script {
         script.wait(Duration::from_secs(40));
         script.forget();
         script
+    }
+
+    /// Starts a plane that has heard all hosts, of which those on interface 2 are behind no other
+    /// router.
+    pub(super) fn with_hosts(config: ControlConfig) -> Script {
+        let routes = Routes { of_hosts: vec![2], ..Routes::default() };
+        let mut script = Script::start_with(config, routes);
+        script.wait(Duration::from_secs(40));
+        script.forget();
+        script
+    }
+
+    /// Has a packet of [`CHANNEL`] arrive on an interface that is not towards its source.
+    pub(super) fn see(&mut self, interface: u32) {
+        let on = InterfaceId(interface);
+        self.plane.wrong_interface(self.now, &self.routes, CHANNEL, on);
+        self.drain();
     }
 
     pub(super) fn forget(&mut self) {
@@ -131,6 +164,16 @@ impl Script {
             Protocol::Pim => pim::ALL_ROUTERS_V4.into(),
             _ => igmp::REPORT_GROUP.into(),
         };
+        self.give_to(interface, (from, to), protocol, payload);
+    }
+
+    pub(super) fn give_to(
+        &mut self,
+        interface: u32,
+        (from, to): (IpAddr, IpAddr),
+        protocol: Protocol,
+        payload: &[u8],
+    ) {
         let interface = InterfaceId(interface);
         let message = ControlMessage { interface, from, to, protocol, payload };
         self.plane.handle_message(self.now, &self.routes, message);
@@ -140,7 +183,11 @@ impl Script {
     pub(super) fn igmp(&mut self, interface: u32, from: IpAddr, message: &Message) {
         let mut payload = Vec::new();
         igmp::emit(message, &mut payload);
-        self.give(interface, from, Protocol::Igmp, &payload);
+        let to = match message {
+            Message::Query(query) => query.group.unwrap_or(igmp::ALL_HOSTS.into()),
+            _ => igmp::REPORT_GROUP.into(),
+        };
+        self.give_to(interface, (from, to), Protocol::Igmp, &payload);
     }
 
     /// Reports records of [`GROUP`].

@@ -28,6 +28,7 @@ pub(super) type Lan = usize;
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Table {
     by_lan: BTreeMap<Lan, NextHop>,
+    with_routers: BTreeSet<InterfaceId>,
 }
 
 impl UnicastRoutes for Table {
@@ -37,6 +38,15 @@ impl UnicastRoutes for Table {
             IpAddr::V6(host) => host.segments()[2].into(),
         };
         self.by_lan.get(&lan).copied()
+    }
+
+    /// Routes lead beyond all links where other routers are, whether or not they are used now.
+    fn leads_beyond(&self, on: InterfaceId, _: Family, _: &[InterfaceAddress]) -> bool {
+        self.with_routers.contains(&on)
+    }
+
+    fn is_gateway(&self, _: InterfaceId, _: IpAddr) -> bool {
+        false
     }
 }
 
@@ -224,7 +234,9 @@ impl World {
                 }
             }
         }
-        Table { by_lan }
+        let lans = self.nodes[from].lans.iter().copied();
+        let with_routers = lans.filter(|lan| self.lans[*lan].len() > 1).map(id).collect();
+        Table { by_lan, with_routers }
     }
 
     fn schedule(&mut self, at: Instant, event: Event) {
