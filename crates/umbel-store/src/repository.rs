@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, Changes, Item};
 use crate::directory::Directory;
 use crate::origin::Origin;
 use crate::several::Several;
-use crate::warc::WarcFile;
+use crate::warc::Crawl;
 use crate::{OpenError, ReadError};
 
 /// Parameters by which items are split into symbols, and limits of serving them.
@@ -27,8 +27,9 @@ pub struct RepositoryOptions {
     pub max_block_symbols: u16,
     /// Maximum number of descriptors kept open for items. Default: 256.
     pub open_files: usize,
-    /// Whether the records of a path named `*.warc` or `*.warc.gz` are served, instead of the file
-    /// itself. Default: yes. WARC files within a directory are served as files.
+    /// Whether the records of paths named `*.warc`, `*.arc` (also with `.gz` or `.zst`) or `*.wacz`
+    /// are served, instead of the files themselves. Default: yes. Such files within a directory, or
+    /// beside other paths, are served as files.
     pub warc: bool,
     /// Umbel's own files and directories, such as keys, which are never served under any name.
     /// Default: none.
@@ -94,8 +95,8 @@ impl Repository {
     }
 
     /// Opens several paths. Each file is an item with its own name, and the files of each directory
-    /// are items below the directory's name. A single path is opened as by
-    /// [`open`](Repository::open).
+    /// are items below the directory's name. Files that are all archives of a crawl are one crawl. A
+    /// single path is opened as by [`open`](Repository::open).
     ///
     /// # Errors
     ///
@@ -109,7 +110,11 @@ impl Repository {
             return Repository::open(path, options);
         }
         options.check()?;
-        let origin = Box::new(Several::new(paths, &options)?);
+        let crawl = if options.warc { Crawl::of(paths) } else { None };
+        let origin: Box<dyn Origin> = match crawl {
+            Some(crawl) => Box::new(crawl),
+            None => Box::new(Several::new(paths, &options)?),
+        };
         Ok(Repository { catalog: Arc::new(Catalog::new(origin, options)?) })
     }
 
@@ -149,8 +154,10 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
     if !metadata.is_file() {
         return Err(OpenError::Kind(path.to_owned()));
     }
-    if options.warc && WarcFile::is_named(path) {
-        return Ok(Box::new(WarcFile::new(path)));
+    if options.warc
+        && let Some(crawl) = Crawl::of(&[path.to_owned()])
+    {
+        return Ok(Box::new(crawl));
     }
     Ok(Box::new(Directory::of_file(path, options)?))
 }

@@ -121,8 +121,8 @@ impl RelativePath {
     /// Returns an error if no item may have this name. A URI is never refused for its characters,
     /// only for its length. Characters that a file name cannot have are percent-encoded.
     pub fn of_item(name: &str) -> Result<RelativePath, NameError> {
-        let parts = match uri_rest(name) {
-            Some(rest) => uri_parts(rest),
+        let parts = match Uri::of(name) {
+            Some(uri) => uri.parts(),
             None => name.split('/').map(str::to_owned).collect(),
         };
         check(name, &parts)?;
@@ -158,31 +158,62 @@ impl RelativePath {
     }
 }
 
-/// Returns the text after `scheme://`, if the name is a URI.
-fn uri_rest(name: &str) -> Option<&str> {
-    let (scheme, rest) = name.split_once("://")?;
-    let mut letters = scheme.chars();
-    let starts = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
-    let goes_on = letters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    (starts && goes_on).then_some(rest)
+/// A name that is a URI, which is never refused for its characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Uri<'a> {
+    /// `scheme://host/path`, with what a crawler put before it to name a view of the page:
+    /// `urn:pageinfo` of `urn:pageinfo:https://host/path`, or nothing.
+    Hierarchical { view: &'a str, rest: &'a str },
+    /// Any other, such as `data:,a//b`, whose text would not be a path.
+    Opaque(&'a str),
 }
 
-/// Converts `host/path?query` to safe parts. A path that ends in `/` names its `index.html`.
-fn uri_parts(rest: &str) -> Vec<String> {
-    let (path, query) = match rest.find(['?', '#']) {
-        Some(at) => rest.split_at(at),
-        None => (rest, ""),
-    };
-    let (authority, path) = path.split_once('/').unwrap_or((path, ""));
-    let mut parts = vec![authority.to_ascii_lowercase()];
-    parts.extend(path.split('/').map(str::to_owned));
-    if let Some(last) = parts.last_mut() {
-        if last.is_empty() {
-            "index.html".clone_into(last);
+impl Uri<'_> {
+    fn of(name: &str) -> Option<Uri<'_>> {
+        if let Some((schemes, rest)) = name.split_once("://") {
+            let (view, scheme) = schemes.rsplit_once(':').unwrap_or(("", schemes));
+            if is_scheme(scheme) && (view.is_empty() || view.split(':').all(is_scheme)) {
+                return Some(Uri::Hierarchical { view, rest });
+            }
         }
-        last.push_str(query);
+        let (scheme, rest) = name.split_once(':')?;
+        // A single letter is a drive, and what is a path may stay one: `c:/x`, `urn:a/b`.
+        let path = || check(name, &name.split('/').map(str::to_owned).collect::<Vec<_>>()).is_ok();
+        (scheme.len() > 1 && is_scheme(scheme) && !rest.is_empty() && !path())
+            .then_some(Uri::Opaque(name))
     }
-    parts.iter().map(|part| safe_part(part)).collect()
+
+    /// Converts the URI to safe parts. A path that ends in `/` names its `index.html`.
+    fn parts(self) -> Vec<String> {
+        let (view, rest) = match self {
+            Uri::Opaque(text) => return text.split('/').map(safe_part).collect(),
+            Uri::Hierarchical { view, rest } => (view, rest),
+        };
+        let (path, query) = match rest.find(['?', '#']) {
+            Some(at) => rest.split_at(at),
+            None => (rest, ""),
+        };
+        let (authority, path) = path.split_once('/').unwrap_or((path, ""));
+        let mut parts = vec![authority.to_ascii_lowercase()];
+        parts.extend(path.split('/').map(str::to_owned));
+        if let Some(last) = parts.last_mut() {
+            if last.is_empty() {
+                "index.html".clone_into(last);
+            }
+            last.push_str(query);
+        }
+        if !view.is_empty() {
+            parts.insert(0, view.to_owned());
+        }
+        parts.iter().map(|part| safe_part(part)).collect()
+    }
+}
+
+/// Returns whether a text can be the scheme of a URI, or a part of a URN.
+fn is_scheme(text: &str) -> bool {
+    let mut letters = text.chars();
+    letters.next().is_some_and(|c| c.is_ascii_alphabetic())
+        && letters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
 /// Converts a part of a URI to a part of a path that passes [`check`].
@@ -302,7 +333,7 @@ impl Names {
     pub fn place(&mut self, name: &str) -> Result<RelativePath, NameError> {
         let path = RelativePath::of_item(name)?;
         match self.claim(name, &path) {
-            Err(_) if uri_rest(name).is_some() => self.place_suffixed(name, path),
+            Err(_) if Uri::of(name).is_some() => self.place_suffixed(name, path),
             Err(error) => Err(error),
             Ok(()) => Ok(path),
         }
@@ -435,6 +466,9 @@ mod tests {
         for name in ["", "a//b", "a/"] {
             assert!(matches!(refused(name), NameError::Empty { .. }), "{name}");
         }
+        for name in ["a:", "1a://b/..", ":///", "C:/../a", "a b:/../c"] {
+            assert!(RelativePath::of_item(name).is_ok() == (name == "a:"), "{name}");
+        }
         for name in ["a\0b", "a\n", "\u{7f}", "a/\u{1b}[2J"] {
             assert!(matches!(refused(name), NameError::Control { .. }), "{name}");
         }
@@ -460,6 +494,16 @@ mod tests {
             ("http://h/console", "h/console"),
             ("http://h/a\\b\n", "h/a%5Cb%0A"),
             ("http://", "_/index.html"),
+            ("urn:pageinfo:https://h/", "urn:pageinfo/h/index.html"),
+            ("urn:thumbnail:https://H/a/b?c=1", "urn:thumbnail/h/a/b?c=1"),
+            ("screenshot:http://h/a//b", "screenshot/h/a/_/b"),
+            ("youtube-dl:00001:https://h/v", "youtube-dl:00001:https:/_/h/v"),
+            ("blob:https://h/1-2-3", "blob/h/1-2-3"),
+            (
+                "urn:X-wpull:snapshot?url=https%3A%2F%2Fh%2F",
+                "urn:X-wpull:snapshot?url=https%3A%2F%2Fh%2F",
+            ),
+            ("data:,a//b/../c\n", "data:,a/_/b/%2E./c%0A"),
         ] {
             assert_eq!(placed(uri), path, "{uri}");
         }

@@ -8,13 +8,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
 use super::content::Content;
+use super::inflate::{Frames, Packing};
 use super::record::Record;
 use crate::Fault;
 use crate::origin::Body;
@@ -51,16 +52,55 @@ impl Storage for Vec<u8> {
     }
 }
 
-/// An open WARC file.
+/// A stored file within another.
+pub(super) struct Window {
+    pub(super) file: Arc<File>,
+    pub(super) start: u64,
+    pub(super) len: u64,
+}
+
+impl Storage for Window {
+    fn read_some(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let rest = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
+        match self.start.checked_add(offset) {
+            Some(at) => self.file.read_some(at, &mut buf[..rest]),
+            None => Ok(0),
+        }
+    }
+}
+
+/// An open WARC or ARC file.
 pub(crate) struct Archive {
     storage: Box<dyn Storage>,
+    /// Known once the file is not empty.
+    packing: OnceLock<Packing>,
+    pub(super) frames: Mutex<Frames>,
     /// Open streams, the oldest first.
     streams: Mutex<VecDeque<Weak<Slot>>>,
 }
 
 impl Archive {
     pub(super) fn new(storage: Box<dyn Storage>) -> Archive {
-        Archive { storage, streams: Mutex::new(VecDeque::new()) }
+        Archive {
+            storage,
+            packing: OnceLock::new(),
+            frames: Mutex::default(),
+            streams: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    /// Returns how the records are stored.
+    pub(super) fn packing(self: &Arc<Archive>) -> io::Result<Packing> {
+        if let Some(packing) = self.packing.get() {
+            return Ok(*packing);
+        }
+        let mut start = Vec::new();
+        self.tape(0).take(8).read_to_end(&mut start)?;
+        let packing = Packing::of(&start);
+        if start.len() == 8 {
+            let _ = self.packing.set(packing);
+        }
+        Ok(packing)
     }
 
     /// Returns a reader of the bytes from `offset` on.
@@ -79,7 +119,7 @@ impl Archive {
     pub(super) fn open(archive: &Arc<Archive>, record: &Record) -> Result<Arc<dyn Body>, Fault> {
         let content = Content::open(archive, record)?;
         let (archive, record) = (Arc::clone(archive), *record);
-        if record.member.is_none() && !record.chunked {
+        if record.member.is_none() && record.codings.none() {
             let body = record.start + u64::from(record.header_len) + u64::from(record.http_len);
             return Ok(Arc::new(StoredBody { archive, offset: body }));
         }

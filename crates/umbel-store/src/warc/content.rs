@@ -1,22 +1,18 @@
 //! An item's content as a stream, from its start to its end.
 
-use std::io::{self, BufRead, BufReader, Read, Take};
+use std::io::{self, BufRead, Read, Take};
 use std::sync::Arc;
 
-use flate2::bufread::GzDecoder;
-
 use super::archive::{Archive, Tape};
-use super::chunked::Dechunker;
+use super::inflate::Member;
 use super::record::Record;
+use super::transfer::Decoder;
 use crate::Fault;
-
-/// Maximum number of inflated bytes returned at a time.
-const BUFFER: usize = 64 * 1024;
 
 /// Stored bytes of a record, from the archive itself or from a member of it.
 enum Stored {
     Plain(Tape),
-    Member(Box<BufReader<GzDecoder<Tape>>>),
+    Member(Member),
 }
 
 impl Read for Stored {
@@ -44,15 +40,11 @@ impl BufRead for Stored {
     }
 }
 
-/// Inflates the member that starts at the tape's position.
-pub(super) fn inflate(tape: Tape) -> BufReader<GzDecoder<Tape>> {
-    BufReader::with_capacity(BUFFER, GzDecoder::new(tape))
-}
-
 /// A stream of the content of a record.
 pub(super) struct Content {
     stored: Take<Stored>,
-    chunks: Option<Dechunker>,
+    /// Undoes the codings of the body, until its end.
+    decoder: Option<Decoder>,
 }
 
 impl Content {
@@ -62,7 +54,8 @@ impl Content {
         let mut stored = match record.member {
             None => Stored::Plain(archive.tape(record.start)),
             Some(member) => {
-                let mut member = Stored::Member(Box::new(inflate(archive.tape(member))));
+                let member = Member::open(archive, member).map_err(fault)?;
+                let mut member = Stored::Member(member);
                 pass(&mut member, record.start)?;
                 member
             }
@@ -74,8 +67,8 @@ impl Content {
             return Err(Fault::Changed);
         }
         pass(&mut stored, u64::from(record.http_len))?;
-        let chunks = record.chunked.then(Dechunker::new);
-        Ok(Content { stored: stored.take(record.stored_len), chunks })
+        let decoder = (!record.codings.none()).then(|| Decoder::new(record.codings));
+        Ok(Content { stored: stored.take(record.stored_len), decoder })
     }
 
     /// Appends more of the content. Returns the number of bytes, 0 only at the end.
@@ -85,11 +78,15 @@ impl Content {
             let piece = self.stored.fill_buf().map_err(fault)?;
             let len = piece.len();
             if len == 0 {
+                if let Some(mut decoder) = self.decoder.take() {
+                    // What is incomplete here, the crawler had cut.
+                    let _ = decoder.end(|data| content.extend_from_slice(data));
+                }
                 break;
             }
-            match &mut self.chunks {
+            match &mut self.decoder {
                 None => content.extend_from_slice(piece),
-                Some(dechunker) => dechunker
+                Some(decoder) => decoder
                     .feed(piece, |data| content.extend_from_slice(data))
                     .map_err(|_| Fault::Changed)?,
             }

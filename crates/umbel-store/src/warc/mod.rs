@@ -1,16 +1,20 @@
-//! A WARC file as a repository. Every response in it is an item, named by its URL.
+//! Crawls as a repository: WARC and ARC files, of which every response is an item named by its URL.
 //!
 //! `response` and `resource` records are items [WARC 1.1 §6.3, §6.4]. The content of an HTTP
-//! response is its stored body without the header. Chunks are joined, and a content encoding is
-//! kept. The status is not passed on. A page with the status `404 Not Found` is an item like any
-//! other, but such items are counted. Of several records of one URL, the one with the latest date
-//! is served. The older ones are skipped, counted and named. So are invalid records and records
-//! whose bytes do not match their digest. A `revisit` is skipped, too, if its URL has no separate
-//! record here. All other kinds of records are ignored.
+//! response is its stored body without the header. Transfer codings are undone, and a content
+//! encoding is kept. The status is not passed on. A page with the status `404 Not Found` is an item
+//! like any other, but such items are counted. Of several records of one URL, the one with the latest
+//! date is served. The older ones are skipped, counted and named. So are invalid records and records
+//! whose bytes do not match their digest. A `revisit` stands for the record with the same payload
+//! digest, in any of the archives. All other kinds of records are ignored.
 //!
-//! Both forms are supported: plain, and compressed with `gzip`. Their first bytes distinguish them.
-//! In the usual compressed form each record is its own member, and reading an item inflates only
-//! its member; see [`Archive`].
+//! Records are taken in the forms that crawlers write, even where they break rules of the format:
+//! one blank line or none after a block, other status lines, headers that end with the record. After
+//! a damaged record the search goes on at the next one.
+//!
+//! Archives are plain, or compressed with `gzip` or `zstd`. Their first bytes distinguish them. In
+//! the usual compressed form each record is its own member, and reading an item inflates only its
+//! member; see [`Archive`]. A WACZ file holds several archives.
 //!
 //! The parser is our own. The crate `warc` does not return the offsets of records, without which
 //! reading an item would mean reading everything before it. It also cannot continue after a damaged
@@ -23,14 +27,22 @@
 //! extra. Records split over several files (`continuation`) are ignored. Bytes modified in place
 //! after the scan are detected only in a record's header and by the receivers' digest check.
 
+mod arc;
 mod archive;
+mod block;
 mod chunked;
+mod container;
 mod content;
 mod fields;
+mod header;
+mod http;
+mod inflate;
+mod merge;
 mod record;
 mod scan;
+mod transfer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -39,45 +51,107 @@ use crate::directory::{FileVersion, open_named};
 use crate::origin::{Body, Found, Origin, Place, Scan, Skipped};
 use crate::{Fault, OpenError};
 pub(crate) use archive::Archive;
+use container::{Container, Part};
+use merge::Merge;
 pub(crate) use record::Record;
+use scan::Reading;
 
-/// A WARC file.
+/// Files of a crawl.
 #[derive(Debug)]
-pub(crate) struct WarcFile {
+pub(crate) struct Crawl {
+    files: Mutex<Vec<CrawlFile>>,
+}
+
+/// One of the files.
+#[derive(Debug)]
+struct CrawlFile {
     path: PathBuf,
-    /// Version and archive of the last scan.
-    last: Mutex<Option<(FileVersion, Arc<Archive>)>>,
+    container: Container,
+    /// Put before the names of what is left out: `NAME: ` if there are several files.
+    label: String,
+    last: Option<Last>,
 }
 
-impl WarcFile {
-    pub(crate) fn new(path: &Path) -> WarcFile {
-        WarcFile { path: path.to_owned(), last: Mutex::new(None) }
-    }
+/// What the last scan found in a file.
+#[derive(Debug)]
+struct Last {
+    version: FileVersion,
+    parts: Vec<(Part, Reading)>,
+    /// Archives that cannot be read.
+    skipped: Skipped,
+}
 
-    /// Returns whether the path is named like a WARC file.
-    pub(crate) fn is_named(path: &Path) -> bool {
-        let has = |path: &Path, extension: &str| {
-            path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension))
+impl Crawl {
+    /// Returns the crawl, if all of the paths are named like files of one.
+    pub(crate) fn of(paths: &[PathBuf]) -> Option<Crawl> {
+        let file = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Some(CrawlFile {
+                path: path.clone(),
+                container: Container::of(path)?,
+                label: if paths.len() > 1 { format!("{name}: ") } else { String::new() },
+                last: None,
+            })
         };
-        has(path, "warc") || has(path, "gz") && has(&path.with_extension(""), "warc")
+        let files: Vec<CrawlFile> = paths.iter().map(file).collect::<Option<_>>()?;
+        Some(Crawl { files: Mutex::new(files) })
     }
 }
 
-impl Origin for WarcFile {
-    fn scan(&self) -> Result<Option<Scan>, OpenError> {
+impl CrawlFile {
+    /// Reads the file if it changed. Returns whether it did.
+    fn refresh(&mut self) -> Result<bool, OpenError> {
         let io = |error| OpenError::Io { path: self.path.clone(), error };
         let file = open_named(&self.path).map_err(io)?;
         let version = FileVersion::of(&file.metadata().map_err(io)?);
-        let mut last = self.last.lock();
-        let archive = match &*last {
-            Some((before, _)) if *before == version => return Ok(None),
+        let (parts, skipped) = match self.last.take() {
+            Some(last) if last.version == version => {
+                self.last = Some(last);
+                return Ok(false);
+            }
             // The file grew or was written to. Records that have not moved are still the same
             // version.
-            Some((before, archive)) if before.is_same_file(&version) => Arc::clone(archive),
-            _ => Arc::new(Archive::new(Box::new(file))),
+            Some(last)
+                if last.version.is_same_file(&version) && self.container == Container::Archive =>
+            {
+                let parts = last.parts.into_iter().map(|(part, _)| part).collect();
+                (parts, last.skipped)
+            }
+            _ => container::open(self.container, file).map_err(io)?,
         };
-        let scan = scan::run(&archive).map_err(io)?;
-        *last = Some((version, archive));
+        let parts = parts.into_iter().map(|part| {
+            let reading = scan::run(&part.archive)?;
+            Ok((part, reading))
+        });
+        let parts = parts.collect::<std::io::Result<_>>().map_err(io)?;
+        self.last = Some(Last { version, parts, skipped });
+        Ok(true)
+    }
+}
+
+impl Origin for Crawl {
+    fn scan(&self) -> Result<Option<Scan>, OpenError> {
+        let mut files = self.files.lock();
+        let mut changed = false;
+        for file in &mut *files {
+            changed |= file.refresh()?;
+        }
+        if !changed {
+            return Ok(None);
+        }
+        let mut labelled = Vec::new();
+        let mut skipped = Skipped::default();
+        for file in &*files {
+            let Some(last) = &file.last else { continue };
+            skipped.add_all(&file.label, &last.skipped);
+            for (part, reading) in &last.parts {
+                labelled.push((format!("{}{}", file.label, part.label), &part.archive, reading));
+            }
+        }
+        let mut scan = Merge::run(
+            labelled.iter().map(|(label, archive, reading)| (label.as_str(), *archive, *reading)),
+        );
+        scan.skipped.add_all("", &skipped);
         Ok(Some(scan))
     }
 
@@ -104,7 +178,8 @@ pub struct WarcContents {
 /// for tests with arbitrary bytes.
 pub fn read_warc(file: Vec<u8>) -> WarcContents {
     let archive = Arc::new(Archive::new(Box::new(file)));
-    let Ok(mut scan) = scan::run(&archive) else { return WarcContents::default() };
+    let Ok(reading) = scan::run(&archive) else { return WarcContents::default() };
+    let mut scan = Merge::run(std::iter::once(("", &archive, &reading)));
     scan.items.sort_by(|a, b| a.name.cmp(&b.name));
     let read = |item: &Found| {
         let Place::Record(archive, record) = &item.place else { return Err(Fault::Vanished) };

@@ -1,62 +1,53 @@
 //! The search for the records of an archive, which continues after a damaged one.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
 
+use super::arc;
 use super::archive::{Archive, Tape};
-use super::content::inflate;
-use super::record::{self, Counted, Parsed, Problem, Response};
-use crate::origin::{Found, Place, Scan, SkipReason};
+use super::header::Format;
+use super::inflate::{GZIP, Member, Packing, ZSTD, skip_frame};
+use super::record::{self, Counted, Parsed, Problem, Response, Revisit};
+use crate::origin::{SkipReason, Skipped};
 
-/// The first bytes of a `gzip` member with the only defined compression method [RFC 1952 §2.3.1].
-const GZIP: &[u8] = &[0x1f, 0x8b, 8];
-/// The first bytes of a record.
-const RECORD: &[u8] = b"WARC/";
+/// What one archive has.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) responses: Vec<Response>,
+    pub(super) revisits: Vec<Revisit>,
+    pub(super) skipped: Skipped,
+}
 
 /// Reads the whole archive.
-pub(super) fn run(archive: &Arc<Archive>) -> io::Result<Scan> {
-    let mut scanner = Scanner {
-        archive,
-        scan: Scan::default(),
-        by_uri: HashMap::new(),
-        other_status: HashSet::new(),
-        revisits: Vec::new(),
-    };
-    if archive.tape(0).fill_buf()?.starts_with(GZIP) {
-        scanner.members()?;
-    } else {
-        scanner.plain()?;
+pub(super) fn run(archive: &Arc<Archive>) -> io::Result<Reading> {
+    let mut scanner = Scanner { archive, format: Format::Warc, reading: Reading::default() };
+    match archive.packing()? {
+        Packing::Plain => scanner.plain()?,
+        Packing::Gzip | Packing::Zstd => scanner.members()?,
     }
-    Ok(scanner.finish())
+    Ok(scanner.reading)
 }
 
 struct Scanner<'a> {
     archive: &'a Arc<Archive>,
-    scan: Scan,
-    /// Index of the item of each URI.
-    by_uri: HashMap<String, usize>,
-    /// Indices of items whose status is not 200.
-    other_status: HashSet<usize>,
-    /// URIs of revisits.
-    revisits: Vec<String>,
+    format: Format,
+    reading: Reading,
 }
 
 impl Scanner<'_> {
     fn plain(&mut self) -> io::Result<()> {
-        let mut input = Counted { reader: self.archive.tape(0), position: 0 };
+        let mut input = Counted::new(self.archive.tape(0), 0);
         loop {
-            let start = input.position;
-            match record::read(&mut input, None) {
+            let start = input.offset();
+            match record::read(&mut input, None, &mut self.format) {
                 Ok(Parsed::End) => return Ok(()),
                 Ok(parsed) => self.take(parsed, start),
                 Err(problem) => {
                     self.skip(problem, start)?;
                     let Some(next) = self.next_record(start + 1)? else { return Ok(()) };
-                    input = Counted { reader: self.archive.tape(next), position: next };
+                    input = Counted::new(self.archive.tape(next), next);
                 }
             }
         }
@@ -65,6 +56,10 @@ impl Scanner<'_> {
     fn members(&mut self) -> io::Result<()> {
         let mut start = 0;
         while !self.archive.tape(start).fill_buf()?.is_empty() {
+            if let Some(next) = skip_frame(self.archive, start)? {
+                start = next;
+                continue;
+            }
             let mut records = Vec::new();
             match self.member(start, &mut records) {
                 Ok(next) => {
@@ -86,11 +81,11 @@ impl Scanner<'_> {
     }
 
     /// Reads a member to its end. Returns the offset of the next one.
-    fn member(&self, start: u64, records: &mut Vec<Parsed>) -> Result<u64, Problem> {
-        let mut input = Counted { reader: inflate(self.archive.tape(start)), position: 0 };
+    fn member(&mut self, start: u64, records: &mut Vec<Parsed>) -> Result<u64, Problem> {
+        let mut input = Counted::new(Member::open(self.archive, start)?, 0);
         loop {
-            match record::read(&mut input, Some(start))? {
-                Parsed::End => return Ok(input.reader.into_inner().into_inner().offset()),
+            match record::read(&mut input, Some(start), &mut self.format)? {
+                Parsed::End => return Ok(input.reader.end()),
                 Parsed::Other => {}
                 parsed => records.push(parsed),
             }
@@ -99,55 +94,11 @@ impl Scanner<'_> {
 
     fn take(&mut self, parsed: Parsed, start: u64) {
         match parsed {
-            Parsed::Response(response) => self.add(response),
+            Parsed::Response(response) => self.reading.responses.push(response),
             Parsed::Damaged(what, uri) => self.leave_out(what, uri, start),
-            Parsed::Revisit(uri) => self.revisits.push(uri),
+            Parsed::Revisit(revisit) => self.reading.revisits.push(revisit),
             Parsed::Other | Parsed::End => {}
         }
-    }
-
-    /// Adds an item, unless there is a later one of the same URI.
-    fn add(&mut self, response: Response) {
-        let Response { uri, date_ns, media_type, size, status, record } = response;
-        let found = Found {
-            name: uri,
-            size,
-            modified_ns: date_ns,
-            mode: None,
-            media_type,
-            place: Place::Record(Arc::clone(self.archive), record),
-        };
-        let index = match self.by_uri.entry(found.name.clone()) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(self.scan.items.len());
-                self.scan.items.push(found);
-                self.scan.items.len() - 1
-            }
-            Entry::Occupied(occupied) => {
-                let item = &mut self.scan.items[*occupied.get()];
-                self.scan.skipped.add(found.name.clone(), SkipReason::OlderCapture);
-                if found.modified_ns < item.modified_ns {
-                    return;
-                }
-                *item = found;
-                *occupied.get()
-            }
-        };
-        if status.is_none_or(|status| status == 200) {
-            self.other_status.remove(&index);
-        } else {
-            self.other_status.insert(index);
-        }
-    }
-
-    fn finish(mut self) -> Scan {
-        for uri in self.revisits {
-            if !self.by_uri.contains_key(&uri) {
-                self.scan.skipped.add(uri, SkipReason::Revisit);
-            }
-        }
-        self.scan.other_status = self.other_status.len() as u64;
-        self.scan
     }
 
     fn skip(&mut self, problem: Problem, start: u64) -> io::Result<()> {
@@ -163,21 +114,48 @@ impl Scanner<'_> {
             Some(uri) => format!("{uri} (at byte {start})"),
             None => format!("record at byte {start}"),
         };
-        self.scan.skipped.add(name, SkipReason::Corrupt(what.to_owned()));
+        self.reading.skipped.add(name, SkipReason::Corrupt(what.to_owned()));
     }
 
     /// Returns the offset of the next line, at or after `from`, that begins like a record.
     fn next_record(&self, from: u64) -> io::Result<Option<u64>> {
-        let finder = Finder::new(b"\nWARC/");
-        Ok(find(self.archive.tape(from), &finder, |_| Ok(true))?.map(|at| at + 1))
+        if self.format == Format::Arc {
+            return self.next_document(from);
+        }
+        let line = find(self.archive.tape(from), &Finder::new(b"\nWARC/"), |_| Ok(true))?;
+        Ok(line.map(|at| at + 1))
+    }
+
+    /// Returns the offset of the next line of an ARC file, after the one at `from`, that begins a
+    /// document.
+    fn next_document(&self, from: u64) -> io::Result<Option<u64>> {
+        let mut tape = self.archive.tape(from);
+        let mut line = Vec::new();
+        let mut begins = false;
+        loop {
+            let start = tape.offset();
+            line.clear();
+            if (&mut tape).take(arc::MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            if begins && arc::Line::parse(&line).is_some() {
+                return Ok(Some(start));
+            }
+            begins = line.ends_with(b"\n");
+        }
     }
 
     /// Returns the offset of the next member, at or after `from`, that begins with a record.
     fn next_member(&self, from: u64) -> io::Result<Option<u64>> {
-        find(self.archive.tape(from), &Finder::new(GZIP), |at| {
-            let mut first = [0; RECORD.len()];
-            match inflate(self.archive.tape(at)).read_exact(&mut first) {
-                Ok(()) => Ok(first == RECORD),
+        let first = if self.archive.packing()? == Packing::Zstd { ZSTD } else { GZIP };
+        find(self.archive.tape(from), &Finder::new(first), |at| {
+            let mut start = Vec::new();
+            let member = Member::open(self.archive, at);
+            match member.and_then(|member| member.take(arc::MAX_LINE).read_until(b'\n', &mut start))
+            {
+                Ok(_) => {
+                    Ok(start.starts_with(record::RECORD) || arc::Line::parse(&start).is_some())
+                }
                 Err(error) => match Problem::from(error) {
                     Problem::Io(error) => Err(error),
                     Problem::Corrupt(..) => Ok(false),

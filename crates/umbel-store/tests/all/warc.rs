@@ -391,6 +391,228 @@ fn the_corpus_of_warc_replays() {
     assert!(items > 0);
 }
 
+#[test]
+fn pages_are_served_in_the_forms_that_servers_and_crawlers_write() {
+    let text = b"the text of the page ".repeat(20);
+    let chunks =
+        |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n0\r\n\r\n"].concat();
+    let coded = chunks(&gzip(&text));
+    let long = format!("HTTP/1.1 200 OK\r\nSet-Cookie: {}\r\n\r\n", "x".repeat(100_000));
+    let twice =
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (head, body, content) in [
+        ("http/1.1 200 OK\r\n\r\n", &text[..], &text[..]),
+        ("HTTP 200 Document follows\r\n\r\n", &text, &text),
+        ("HTTP/2 200 \r\n\r\n", &text, &text),
+        ("ICY 200 OK\r\nicy-name: radio\r\n\r\n", &text, &text),
+        ("\r\nHTTP/1.1 200 OK\r\n\r\n", &text, &text),
+        ("HTTP/1.1 204 No Content", b"", b""),
+        ("HTTP/1.1 301 Moved\r\nLocation: /b", b"", b""),
+        (&long, &text, &text),
+        (twice, &chunks(&text), &text),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", &coded, &text),
+    ] {
+        let block = [head.as_bytes(), body].concat();
+        let one = record("response", "http://a/", DAY, "application/http", &block);
+        for file in both(&[one, page("http://b/", b"b")]) {
+            let expected =
+                [("http://a/".into(), content.to_vec()), ("http://b/".into(), b"b".into())];
+            assert!(contents(&file) == expected, "{head:.60}");
+            assert_eq!(
+                read_warc(file).other_status,
+                u64::from(head.contains(" 204 ") || head.contains(" 301 "))
+            );
+        }
+    }
+    let unknown = response("http://a/", DAY, "Transfer-Encoding: br\r\n", &text);
+    let reason = "damaged: it has a transfer coding other than chunked and gzip";
+    assert_eq!(left_out(&unknown)[0].1, reason);
+}
+
+#[test]
+fn records_are_found_whatever_is_between_them() {
+    let records: Vec<_> = (0..4).map(|i| page(&format!("u:{i}"), &pattern(300, i))).collect();
+    for end in ["", "\n", "\r\n", "\r\n\r\n\r\n\r\n"] {
+        let file: Vec<u8> = records
+            .iter()
+            .flat_map(|record| [&record[..record.len() - 4], end.as_bytes()].concat())
+            .collect();
+        let names: Vec<_> = contents(&file).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["u:0", "u:1", "u:2", "u:3"], "{end:?}");
+        assert!(left_out(&file).is_empty());
+    }
+    // Bytes that are no record cost what they are, not the record before them.
+    let file = [&records[0][..], &[0; 5_000], b"\n", &records[1]].concat();
+    assert_eq!(contents(&file).len(), 2);
+}
+
+#[test]
+fn names_that_browsers_crawlers_give_are_served() {
+    let names = [
+        "https://h/",
+        "urn:pageinfo:https://h/",
+        "urn:thumbnail:https://h/a//b?c=1",
+        "screenshot:https://h/",
+        "urn:text:https://h/",
+        "metadata://h/warc/MANIFEST.txt",
+        "data:text/plain,//",
+    ];
+    let mut records: Vec<_> = names.map(|name| page(name, name.as_bytes())).into();
+    records.push(page("//h/x", b"without a scheme"));
+    records.push(page("/index.html", b"nor a host"));
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("crawl.warc");
+    fs::write(&path, records.concat()).unwrap();
+    let repository = open(&path);
+    assert_eq!(repository.catalog().len(), records.len());
+    assert_eq!(repository.catalog().skipped().total(), 0);
+}
+
+fn zstd(record: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(record, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+#[test]
+fn archives_of_zstd_frames_are_read_like_those_of_gzip_members() {
+    let records: Vec<_> = (0..3).map(|i| page(&format!("u:{i}"), &pattern(99_000, i))).collect();
+    let skippable = [&0x184d_2a50_u32.to_le_bytes()[..], &3_u32.to_le_bytes(), b"abc"].concat();
+    let frames: Vec<_> = records.iter().map(|record| zstd(record)).collect();
+    let file = [&skippable[..], &frames[0], &frames[1], &skippable, &frames[2]].concat();
+    assert_eq!(contents(&file), contents(&records.concat()));
+    assert!(left_out(&file).is_empty());
+    // A damaged frame costs its record.
+    let mut damaged = file.clone();
+    damaged[skippable.len() + frames[0].len() + 5_000] ^= 0x40;
+    let names: Vec<_> = contents(&damaged).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["u:0", "u:2"]);
+    for len in (0..file.len()).step_by(997) {
+        serves_what_it_found(file[..len].to_vec());
+    }
+}
+
+#[test]
+fn a_dictionary_at_the_start_of_an_archive_is_used() {
+    // Made with `zstd --train`: a compressed dictionary, and two records that need it.
+    let file = include_bytes!("dictionary.warc.zst");
+    let contents = contents(file);
+    assert_eq!(contents.len(), 2, "{:?}", left_out(file));
+    assert!(contents.iter().all(|(_, text)| text.starts_with(b"re") || text.contains(&b' ')));
+    let (_, frames) =
+        file.split_at(8 + u32::from_le_bytes(file[4..8].try_into().unwrap()) as usize);
+    assert_eq!(left_out(frames).len(), 1, "without it they cannot be read");
+}
+
+/// Returns a ZIP file with these files, stored.
+fn zip(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let stored = zip::CompressionMethod::Stored;
+        let options = zip::write::SimpleFileOptions::default().compression_method(stored);
+        zip.start_file(*name, options).unwrap();
+        zip.write_all(content).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn several_archives_are_one_crawl_whatever_holds_them() {
+    let dir = TempDir::new().unwrap();
+    let named = |kind: &str, uri: &str, date: &str, body: &[u8]| {
+        let digest = BASE32.encode(&Sha1::digest(b"the content"));
+        let record = record(kind, uri, date, "application/http", &http("", body));
+        let header = format!("WARC-Payload-Digest: sha1:{digest}\r\nWARC-Date");
+        let text = String::from_utf8(record).unwrap();
+        text.replacen("WARC-Date", &header, 1).into_bytes()
+    };
+    let later = "2025-05-06T07:08:09Z";
+    let first = [
+        named("revisit", "http://h/again", later, b""),
+        page("http://h/old", b"old"),
+        named("revisit", "http://h/", later, b""),
+    ];
+    let second = [named("response", "http://h/", DAY, b"the content")];
+    let third = [response("http://h/old", later, "", b"new"), b"rubbish".to_vec()];
+    let plain = dir.path().join("1.warc");
+    fs::write(&plain, first.concat()).unwrap();
+    let wacz = dir.path().join("2.wacz");
+    let packed = gzip(&second[0]);
+    fs::write(&wacz, zip(&[("archive/a.warc.gz", &packed), ("pages/pages.jsonl", b"{}")])).unwrap();
+    let zst = dir.path().join("3.warc.zst");
+    fs::write(&zst, [zstd(&third[0]), zstd(&third[1])].concat()).unwrap();
+    let paths = [plain.clone(), wacz, zst];
+    let repository = Repository::open_all(&paths, support::small_options()).unwrap();
+    assert_eq!(names(&repository), ["http://h/", "http://h/again", "http://h/old"]);
+    let content = |name: &str| {
+        let item = repository.catalog().lookup(name).unwrap();
+        (read(&repository, &item), item.modified_ns())
+    };
+    let (day, next) = (Some(1_714_979_289_000_000_000), Some(1_746_515_289_000_000_000));
+    assert_eq!(content("http://h/"), (b"the content".to_vec(), next));
+    assert_eq!(content("http://h/again"), (b"the content".to_vec(), next));
+    assert_eq!(content("http://h/old"), (b"new".to_vec(), next));
+    assert!(day < next);
+    let skipped = repository.catalog().skipped();
+    let named: Vec<_> = skipped.named().iter().map(|item| item.name.clone()).collect();
+    assert!(named[0].starts_with("3.warc.zst: record at byte "), "{named:?}");
+    assert_eq!(named[1..], ["http://h/old"]);
+    // One of them grows.
+    assert!(repository.refresh().unwrap().is_empty());
+    let mut file = fs::OpenOptions::new().append(true).open(&plain).unwrap();
+    file.write_all(&page("http://h/more", b"more")).unwrap();
+    let changes = repository.refresh().unwrap();
+    assert_eq!((changes.added.len(), changes.replaced.len(), changes.removed.len()), (1, 0, 0));
+    // Beside another file, archives are files.
+    fs::write(dir.path().join("notes.txt"), b"text").unwrap();
+    let mixed = [plain, dir.path().join("notes.txt")];
+    let repository = Repository::open_all(&mixed, support::small_options()).unwrap();
+    assert_eq!(names(&repository), ["1.warc", "notes.txt"]);
+}
+
+#[test]
+fn a_wacz_with_compressed_archives_says_so_and_one_that_is_none_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("crawl.WACZ");
+    let mut file = zip(&[("archive/a.warc", &page("u:1", b"one")), ("archive/b.warc", b"")]);
+    // The method of compression of the first file, in its entry of the directory.
+    let entry = file.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    file[entry + 10] = 8;
+    fs::write(&path, file).unwrap();
+    let repository = open(&path);
+    let skipped = repository.catalog().skipped();
+    assert_eq!((repository.catalog().len(), skipped.failures()), (0, 1));
+    assert_eq!(skipped.named()[0].name, "archive/a.warc");
+    fs::write(&path, b"no zip").unwrap();
+    let error = Repository::open(&path, support::small_options()).unwrap_err().to_string();
+    assert!(error.contains("crawl.WACZ: "), "{error}");
+}
+
+#[test]
+fn arc_files_are_crawls_too() {
+    let document = |line: &str, body: &[u8]| {
+        [format!("{line} {}\n", body.len()).as_bytes(), body, b"\n"].concat()
+    };
+    let about = b"1 0 Heritrix\nURL IP-address Archive-date Content-type Archive-length\n";
+    let records = [
+        document("filedesc://x.arc 0.0.0.0 20010203040506 text/plain", about),
+        document("http://h/ 192.0.2.1 20010203040506 text/html", &http("A: b\r\n", b"page")),
+        document("dns:h 192.0.2.1 20010203040506 text/dns", b"h A 192.0.2.1"),
+        document("http://h/2 192.0.2.1 20010203040507 text/html", b"HTTP/1.0 404 No\n\nsorry"),
+    ];
+    let expected =
+        [("dns:h", &b"h A 192.0.2.1"[..]), ("http://h/", b"page"), ("http://h/2", b"sorry")]
+            .map(|(name, body)| (name.to_owned(), body.to_vec()));
+    for file in both(&records) {
+        assert_eq!(contents(&file), expected);
+        assert_eq!(read_warc(file).other_status, 1);
+    }
+    // A wrong length costs one document.
+    let mut wrong = records.concat();
+    let at = wrong.windows(8).position(|bytes| bytes == b"text/dns").unwrap() + 10;
+    wrong[at] += 3;
+    let names: Vec<_> = contents(&wrong).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["http://h/", "http://h/2"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -401,7 +623,7 @@ proptest! {
 
     #[test]
     fn no_damage_makes_the_parser_panic_or_hurts_records_before_it(
-        gz in 0..2_usize,
+        packing in 0..3_usize,
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -411,8 +633,13 @@ proptest! {
             response("u:2", DAY, "Transfer-Encoding: chunked\r\n", chunked),
             record("resource", "u:3", DAY, "a/b", &pattern(300, 3)),
         ];
-        let mut file = both(&records)[gz].clone();
-        let first = if gz == 1 { gzip(&records[0]).len() } else { records[0].len() };
+        let pack = |record: &Vec<u8>| match packing {
+            0 => record.clone(),
+            1 => gzip(record),
+            _ => zstd(record),
+        };
+        let mut file: Vec<u8> = records.iter().flat_map(pack).collect();
+        let first = pack(&records[0]).len();
         let start = file.len() - first;
         for (index, byte) in edits {
             file[first + index.index(start)] = byte;
@@ -421,5 +648,18 @@ proptest! {
         let contents = serves_what_it_found(file);
         let item = contents.items.iter().find(|(name, _)| name == "u:1");
         prop_assert_eq!(item.unwrap().1.as_ref().unwrap(), &pattern(300, 1));
+    }
+
+    #[test]
+    fn no_damage_to_a_dictionary_makes_the_parser_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut file = include_bytes!("dictionary.warc.zst").to_vec();
+        for (index, byte) in edits {
+            // The header stays, or there would be no dictionary.
+            let at = 8 + index.index(file.len() - 8);
+            file[at] = byte;
+        }
+        serves_what_it_found(file);
     }
 }

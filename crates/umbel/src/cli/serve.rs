@@ -28,18 +28,23 @@ use crate::state;
 /// Time for which the address of the channel may be gone before the server starts anew: leases are
 /// renewed, and cables plugged in again.
 const LOST: Duration = Duration::from_secs(6);
+/// Exit code of `--strict` if something cannot be served; as that of rsync.
+const LEFT_OUT: u8 = 23;
 
 /// Options of `umbel serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   umbel serve ./repo                               a directory, on the default interface
   umbel serve crawl.warc.gz --rate 200M            a crawled Web site: each response is an item
+  umbel serve crawl-*.warc.gz --strict             several archives as one, all of them readable
   umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface
   umbel serve ./repo --cert srv.pem --key srv.key --client-ca ca.pem
                                                    with certificates of an authority of yours")]
 pub(super) struct ServeArgs {
-    /// A directory, a WARC file (.warc, .warc.gz) or any other file
-    path: PathBuf,
+    /// A directory, files of a crawl (.warc, .arc, both also with .gz or .zst, .wacz), or any files
+    /// and directories, each below its own name
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
     /// Port of the session endpoint, UDP; 0 takes any
     #[arg(long, default_value_t = 7700)]
     port: u16,
@@ -100,6 +105,9 @@ pub(super) struct ServeArgs {
     pace: PaceArgs,
     #[command(flatten)]
     certificates: CertificateArgs,
+    /// Serve only if everything can be served: otherwise name what cannot, and exit with 23
+    #[arg(long)]
+    strict: bool,
     /// Directory of the server's key [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -141,7 +149,9 @@ impl ServeArgs {
     fn options(self) -> anyhow::Result<ServeOptions> {
         let state_dir = self.state_dir.map_or_else(state::default_dir, Ok)?;
         let files = self.certificates;
-        refuse_served(files.key.as_deref(), &self.path)?;
+        for path in &self.paths {
+            refuse_served(files.key.as_deref(), path)?;
+        }
         let listen = self.listen.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         Ok(ServeOptions {
             listen: SocketAddr::new(listen, self.port),
@@ -163,7 +173,7 @@ impl ServeArgs {
             clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
             hidden: self.hidden,
             rescan: self.rescan,
-            ..ServeOptions::new(self.path, state_dir)
+            ..ServeOptions::new(self.paths, state_dir)
         })
     }
 }
@@ -175,9 +185,20 @@ impl ServeArgs {
 /// If the server cannot start, or its channel fails.
 pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
+    let strict = args.strict;
     let mut options = args.options()?;
     options.prepare()?;
     while let Some(server) = start(&options, &signals, output)? {
+        let skipped = server.repository().catalog().skipped();
+        if strict && skipped.failures() > 0 {
+            for line in left_out::lines(&skipped) {
+                output.note(line);
+            }
+            server.stop()?;
+            let missed = counted(skipped.failures() as usize, "item");
+            output.error(&anyhow::anyhow!("{missed} cannot be served, and --strict was given"));
+            return Ok(ExitCode::from(LEFT_OUT));
+        }
         announce(&server, output);
         let meter = Meter::new(output);
         let gone = watch(&server, &signals, &meter, output);

@@ -57,7 +57,7 @@ impl Stage for Loopback {
             hop_limit: 1,
             pace: PaceOptions::at_most(rate),
             rescan: Duration::ZERO,
-            ..ServeOptions::new(dir.to_owned(), self.state_dir.clone())
+            ..ServeOptions::new(vec![dir.to_owned()], self.state_dir.clone())
         })?;
         let url = server.url().to_string();
         self.server = Some(server);

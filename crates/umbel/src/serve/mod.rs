@@ -59,8 +59,8 @@ use crate::endpoint::{Wiring, channel, generator, interface, packet_len, random}
 /// Options of a server: the items to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// A directory, a WARC file or any other file.
-    pub path: PathBuf,
+    /// A directory, files of a crawl, or any files and directories.
+    pub paths: Vec<PathBuf>,
     /// Address of the session endpoint. Default: port 7700 of all addresses.
     pub listen: SocketAddr,
     /// Name or address of the interface of the data channel. Default: that of the default route.
@@ -107,10 +107,10 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Creates options with the defaults for a path, with the key kept in `state_dir`.
-    pub fn new(path: PathBuf, state_dir: PathBuf) -> ServeOptions {
+    /// Creates options with the defaults for paths, with the key kept in `state_dir`.
+    pub fn new(paths: Vec<PathBuf>, state_dir: PathBuf) -> ServeOptions {
         ServeOptions {
-            path,
+            paths,
             listen: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 7700),
             interface: None,
             family: None,
@@ -134,15 +134,16 @@ impl ServeOptions {
         }
     }
 
-    /// Reads the key, which is made if there is none, and looks at the path: what is wrong with them
+    /// Reads the key, which is made if there is none, and looks at the paths: what is wrong with them
     /// is told before anything waits for the network.
     ///
     /// # Errors
     ///
-    /// If the key cannot be read or made, or the path is not there.
+    /// If the key cannot be read or made, or a path is not there.
     pub fn prepare(&mut self) -> anyhow::Result<Arc<Identity>> {
-        std::fs::metadata(&self.path)
-            .with_context(|| format!("cannot serve {}", self.path.display()))?;
+        for path in &self.paths {
+            std::fs::metadata(path).with_context(|| format!("cannot serve {}", path.display()))?;
+        }
         let identity = match self.identity.take() {
             Some(identity) => identity,
             None => Arc::new(Identity::load_or_create(&self.state_dir)?),
@@ -250,8 +251,9 @@ impl Server {
         let options = &options;
         let pin = identity.fingerprint();
         let outlet = Outlet::choose(options, &pin)?;
-        let repository = Repository::open(&options.path, options.repository(outlet.packet_len))
-            .context("cannot serve")?;
+        let repository =
+            Repository::open_all(&options.paths, options.repository(outlet.packet_len))
+                .context("cannot serve")?;
         repository.start_hashing();
         // For each item, a client that resumes sends a message with the symbols that it needs.
         let limits = ServerOptions {
