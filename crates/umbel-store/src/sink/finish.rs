@@ -76,12 +76,13 @@ impl Finished {
         file.sync_data().map_err(SinkError::io("sync", &path()))
     }
 
-    fn put_in_place(&self, Shelf { tree, overwrite, .. }: &Shelf) -> Result<(), SinkError> {
-        let place = &self.item.place;
+    fn put_in_place(&self, shelf: &Shelf) -> Result<(), SinkError> {
+        let (tree, place) = (&shelf.tree, &self.item.place);
         if tree.id(place, Role::Part)? != Some(self.id) {
             return Err(SinkError::Replaced { path: place.path(Role::Part) });
         }
-        tree.rename(place, Role::Part, Role::Target, *overwrite)?;
+        tree.rename(place, Role::Part, Role::Target, shelf.may_replace(place))?;
+        shelf.finished().insert(place.relative.joined());
         tree.remove(place, Role::Journal)?;
         tree.remove(place, Role::Compact)
     }

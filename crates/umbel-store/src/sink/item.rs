@@ -1,6 +1,6 @@
 //! An item as the threads of the sink share it, and the preparation of new items.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,6 +72,8 @@ pub(super) struct Shelf {
     pub(super) preserve_times: bool,
     /// Whether other files at the targets are replaced.
     pub(super) overwrite: bool,
+    /// Paths of finished items, which a later version of the item may replace.
+    pub(super) finished: Mutex<HashSet<String>>,
     /// Whether hidden files of the output directory are written.
     pub(super) hidden: bool,
     /// Permissions of new files.
@@ -146,6 +148,15 @@ impl Shelf {
         prepared
     }
 
+    /// Returns whether another file at the target may be replaced.
+    pub(super) fn may_replace(&self, place: &Place) -> bool {
+        self.overwrite || self.finished().contains(&place.relative.joined())
+    }
+
+    pub(super) fn finished(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn names(&self) -> std::sync::MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -177,7 +188,7 @@ impl Shelf {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
         let Some(file) = self.whole(item, &stat)? else {
-            if self.overwrite {
+            if self.may_replace(&item.place) {
                 return Ok(false);
             }
             return Err(SinkError::Exists { path: item.place.target.clone() });

@@ -256,6 +256,7 @@ impl DiskSink {
             check_space: options.check_space,
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
+            finished: Mutex::default(),
             hidden: options.hidden,
             allowed,
             unkept: attributes::Counts::default(),

@@ -18,6 +18,11 @@ use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
 use super::token::TokenFileArgs;
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
+/// Exit code if items vanished at the server and all others were received; as that of rsync.
+const VANISHED: u8 = 24;
+/// Most vanished items that are named in lines for people.
+const NAMED: usize = 10;
+
 /// Options of `umbel get`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -89,7 +94,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
 }
 
 fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
-    output.json(&json!({ "event": "done", "summary": summary, "ok": summary.failures.is_empty() && !summary.interrupted }));
+    output.json(&json!({ "event": "done", "summary": summary, "ok": summary.is_whole() }));
     tracing::info!(
         "{}, {} lost, {}, {} by unicast, {} damaged, announcements {}",
         counted(summary.packets, "packet"),
@@ -111,6 +116,16 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
         anyhow::bail!("interrupted; the same command goes on where it was");
     }
     match summary.failures.as_slice() {
+        [] if !summary.vanished.is_empty() => {
+            for name in summary.vanished.iter().take(NAMED) {
+                output.note(format!("  vanished: {}", plain(name)));
+            }
+            output.note(format!(
+                "{} vanished at the server while it was fetched; all others are there",
+                counted(summary.vanished.len() as u64, "item")
+            ));
+            Ok(ExitCode::from(VANISHED))
+        }
         [] => Ok(ExitCode::SUCCESS),
         [one] => anyhow::bail!("{} was not received: {}", plain(&one.name), plain(&one.reason)),
         [first, ..] => anyhow::bail!(

@@ -55,6 +55,13 @@ pub(crate) struct Items {
     /// Bytes of incomplete items that an earlier run had written.
     pub(crate) resumed_bytes: u64,
     pub(crate) failures: Vec<Failure>,
+    /// Items that the server could not serve in the version that it had offered: why, and in which
+    /// round of asking.
+    gone: BTreeMap<String, (String, u32)>,
+    /// Number of times that the server was asked again.
+    pub(crate) round: u32,
+    /// Items that the server had offered and does not have any more.
+    pub(crate) vanished: Vec<String>,
     /// Whether the list of items is complete.
     pub(crate) complete_list: bool,
     /// Number of files of the source that it cannot send.
@@ -101,6 +108,49 @@ impl Items {
     /// Notes an item on a page of the server.
     pub(crate) fn offered(&mut self, info: &ItemInfo) {
         self.asked.offered(&info.name);
+        self.gone.remove(&info.name);
+    }
+
+    /// Notes that the server does not have this version of an item any more. Returns its name.
+    pub(crate) fn withdraw(&mut self, toi: Toi, reason: &str) -> Option<String> {
+        let item = self.underway.remove(&toi)?;
+        self.bytes -= item.info.oti.object_len;
+        self.bytes_done -= item.restored;
+        self.gone.insert(item.info.name.clone(), (reason.to_owned(), self.round));
+        Some(item.info.name)
+    }
+
+    /// Returns whether the server should be asked again for what was withdrawn.
+    pub(crate) fn misses_versions(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Notes that the server is asked again.
+    pub(crate) fn begin_again(&mut self) {
+        self.complete_list = false;
+        self.round += 1;
+    }
+
+    /// Notes that the list is complete. What was withdrawn before and is not in it has vanished.
+    pub(crate) fn complete_list(&mut self) {
+        self.complete_list = true;
+        let (round, vanished) = (self.round, &mut self.vanished);
+        self.gone.retain(|name, (_, since)| {
+            let stays = *since == round;
+            if !stays {
+                vanished.push(name.clone());
+            }
+            stays
+        });
+    }
+
+    /// Notes that what was withdrawn stays so.
+    pub(crate) fn give_up_gone(&mut self) -> Vec<Failure> {
+        let gone = std::mem::take(&mut self.gone).into_iter();
+        let failures: Vec<Failure> =
+            gone.map(|(name, (reason, _))| Failure { name, reason }).collect();
+        self.failures.extend(failures.clone());
+        failures
     }
 
     /// Returns the items that were not received, or not even offered.
@@ -224,6 +274,50 @@ mod tests {
         let some = unkept_line(Unkept { permissions: 3, times: 1 });
         let line = "not kept by the target: permissions of 3 files, times of 1 file";
         assert_eq!(some.as_deref(), Some(line));
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_there_again_or_vanished_or_given_up() {
+        let info = |toi, name: &str| ItemInfo {
+            toi: Toi(toi),
+            name: name.to_owned(),
+            digest: Digest([toi as u8; 32]),
+            modified_ns: None,
+            mode: None,
+            media_type: String::new(),
+            oti: umbel_wire::Oti {
+                scheme: umbel_wire::Scheme::NoCode,
+                object_len: 10,
+                symbol_len: 5,
+                max_block_symbols: 2,
+                max_encoding_symbols: 2,
+            },
+        };
+        let mut items = Items::default();
+        let offer = |items: &mut Items, toi, name| {
+            items.offered(&info(toi, name));
+            items.begin(info(toi, name));
+        };
+        for (toi, name) in [(1, "a"), (2, "b"), (3, "c")] {
+            offer(&mut items, toi, name);
+        }
+        items.complete_list();
+        for toi in 1..=3 {
+            items.withdraw(Toi(toi), "it changed");
+        }
+        assert!(items.all_settled() && items.misses_versions() && items.failures.is_empty());
+        items.begin_again();
+        assert!(!items.all_settled());
+        offer(&mut items, 4, "a");
+        offer(&mut items, 5, "c");
+        items.withdraw(Toi(5), "it changed again");
+        items.complete_list();
+        items.finish(Toi(4));
+        assert_eq!((items.done, &items.vanished[..]), (1, &["b".to_owned()][..]));
+        assert!(items.all_settled() && items.misses_versions());
+        let failures = items.give_up_gone();
+        assert_eq!((&failures[0].name[..], &failures[0].reason[..]), ("c", "it changed again"));
+        assert!(!items.misses_versions() && items.bytes() == items.bytes_done);
     }
 
     #[test]

@@ -23,6 +23,11 @@ use crate::endpoint::Items;
 /// First and longest pause before a session is opened again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
+/// Number of times that the server is asked again because files changed while they were fetched, and
+/// the first and the longest pause before it.
+const ROUNDS: u32 = 8;
+const ROUND_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+
 /// Interval at which progress is reported, and retries are made of blocks that waited for room.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -92,6 +97,8 @@ pub(crate) struct GetHost<S> {
     ended: Instant,
     retry_at: Option<Instant>,
     retry_pause: Duration,
+    /// Time at which the server is asked again for what changed.
+    ask_again_at: Option<Instant>,
     items: Items,
     query: u32,
     /// Whether the missing parts of each item are asked for separately.
@@ -124,6 +131,7 @@ impl<S: ItemStore> GetHost<S> {
             ended: Instant::EPOCH,
             retry_at: None,
             retry_pause: RETRY.0,
+            ask_again_at: None,
             items,
             query: 0,
             hold: false,
@@ -161,6 +169,8 @@ impl<S: ItemStore> GetHost<S> {
             control_group: self.control_group,
             sealed: self.sealed,
             naks: stats.naks,
+            vanished: self.items.vanished.clone(),
+            rounds: self.items.round + 1,
             failures: self.items.into_failures(),
             interrupted: !self.finished,
         })
@@ -228,6 +238,12 @@ impl<S: ItemStore> GetHost<S> {
             return self.fail(error.0);
         }
         tell(io, ReceiverCommand::Connected { session });
+        self.ask_again_at = None;
+        self.request(io);
+    }
+
+    /// Asks for the items.
+    fn request(&mut self, io: &mut Machine<'_, S>) {
         self.query += 1;
         // The parts that are present must be known before anything is asked for.
         self.hold = self.store.may_hold_something();
@@ -240,6 +256,34 @@ impl<S: ItemStore> GetHost<S> {
         if self.retry_at.take_if(|at| *at <= now).is_some() {
             self.session.0 += 1;
             self.connect(io);
+        }
+    }
+
+    /// Asks again for a release that changed while it was fetched. Returns whether that helps.
+    fn ask_again_later(&mut self, now: Instant) -> bool {
+        if self.ask_again_at.is_some() || self.retry_at.is_some() {
+            return true;
+        }
+        let round = self.items.round;
+        if round >= ROUNDS {
+            for failure in self.items.give_up_gone() {
+                self.observer.failed(&failure.name, &failure.reason);
+            }
+            return false;
+        }
+        if round == 0 {
+            self.observer.note("files changed at the server meanwhile: fetching the new ones");
+        }
+        let pause = ROUND_PAUSE.0 * 2_u32.pow(round);
+        self.ask_again_at = Some(now + pause.min(ROUND_PAUSE.1));
+        true
+    }
+
+    fn ask_again_if_due(&mut self, io: &mut Machine<'_, S>) {
+        let now = io.now();
+        if self.connected && self.ask_again_at.take_if(|at| *at <= now).is_some() {
+            self.items.begin_again();
+            self.request(io);
         }
     }
 
@@ -292,6 +336,15 @@ impl<S: ItemStore> GetHost<S> {
         if self.items.is_settled(&info) {
             if requested {
                 tell(io, ReceiverCommand::Done { toi });
+            }
+            return;
+        }
+        if info.digest == Digest([0; 32]) {
+            // It could not be read any more when it was asked for.
+            self.items.begin(info);
+            self.items.withdraw(toi, "the server cannot read it any more");
+            if requested {
+                tell(io, ReceiverCommand::Cancel { toi });
             }
             return;
         }
@@ -404,7 +457,10 @@ impl<S: ItemStore> GetHost<S> {
     /// Ends the loop when all is done or nothing more can be done.
     fn settle(&mut self, io: &mut Machine<'_, S>) {
         let outstanding = io.engine().outstanding();
-        self.finished |= self.items.all_settled() && outstanding == 0;
+        if self.items.all_settled() && outstanding == 0 {
+            let waits = self.items.misses_versions() && self.ask_again_later(io.now());
+            self.finished |= !waits;
+        }
         if self.finished || self.fatal.is_some() {
             self.end(io);
         }
@@ -448,6 +504,10 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 tracing::info!("data comes on {channel}, at most {rate}");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }
+            // Everything has vanished.
+            ReceiverEvent::Failed { query, .. } if query == self.query && self.items.round > 0 => {
+                self.items.complete_list();
+            }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
                 self.fail(reason);
             }
@@ -456,7 +516,7 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                     self.take_item(io, info);
                 }
                 if next.is_none() {
-                    self.items.complete_list = true;
+                    self.items.complete_list();
                     let (items, there) = self.items.counts();
                     let items = counted(items, "item");
                     tracing::info!("the list is complete: {items}, {there} already there");
@@ -464,7 +524,9 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
             }
             ReceiverEvent::Gone { toi, reason } => {
                 self.store.cancel(toi);
-                self.fail_item(toi, &reason);
+                if let Some(name) = self.items.withdraw(toi, &reason) {
+                    tracing::info!("{name}: {reason}");
+                }
             }
             ReceiverEvent::Digests { toi, first_block, digests, more } => {
                 let Some(item) = self.items.get_mut(toi) else { return };
@@ -509,6 +571,7 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
     fn wake(&mut self, io: &mut Machine<'_, S>) {
         io.wake_at(Some(io.now() + TICK));
         self.reconnect_if_due(io);
+        self.ask_again_if_due(io);
         self.take_pieces(io);
         self.stats = io.engine().stats();
         let drops = io.engine().drops().to_string();

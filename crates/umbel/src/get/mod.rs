@@ -111,6 +111,10 @@ pub struct Summary {
     pub sealed: bool,
     /// NAKs sent.
     pub naks: u64,
+    /// Items that the server had offered, and that it does not have any more.
+    pub vanished: Vec<String>,
+    /// Number of times that the server was asked: more than once if files changed meanwhile.
+    pub rounds: u32,
     /// Items not received.
     pub failures: Vec<Failure>,
     /// Whether the user interrupted it.
@@ -118,6 +122,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Returns whether everything that the server offered is there.
+    pub fn is_whole(&self) -> bool {
+        self.failures.is_empty() && self.vanished.is_empty() && !self.interrupted
+    }
+
     /// Returns the share of the announced packets that were lost, 0 to 1.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / (self.heard + self.lost).max(1) as f64
