@@ -65,6 +65,50 @@ fn from_listing(text: &str) -> Option<Bridge> {
     })
 }
 
+/// An interface that this one is a port of, so that what arrives belongs to the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Master {
+    name: String,
+    /// `bridge`, `bond` or `team`.
+    kind: String,
+}
+
+impl Master {
+    /// Returns the master of an interface, if it takes all that arrives there.
+    pub(super) fn of(interface: &Interface) -> Option<Master> {
+        if !system::is_plain(&interface.name) {
+            return None;
+        }
+        let text = system::run("ip", &["-d", "-j", "link", "show", "dev", &interface.name]).ok()?;
+        Master::from_listing(&text)
+    }
+
+    /// Parses what `ip -d -j link show` prints about a port.
+    fn from_listing(text: &str) -> Option<Master> {
+        let links: serde_json::Value = serde_json::from_str(text).ok()?;
+        let link = links.get(0)?;
+        let kind = link.get("linkinfo")?.get("info_slave_kind")?.as_str()?;
+        // A VRF leaves packets to its ports.
+        ["bridge", "bond", "team"].contains(&kind).then_some(Master {
+            name: link.get("master")?.as_str()?.to_owned(),
+            kind: kind.to_owned(),
+        })
+    }
+
+    /// Returns what that means for an interface of this name.
+    pub(super) fn finding(&self, name: &str) -> Finding {
+        let Master { name: master, kind } = self;
+        let what = format!(
+            "{name} is a port of the {kind} {master}: what arrives on it goes to {master}, and \
+             nothing reaches addresses that {name} itself has"
+        );
+        Finding::problem(super::interface::CHECK, what).mend(format!(
+            "use `--interface {master}`, and give {master} the addresses and routes of {name}: ip \
+             addr flush dev {name}; ip addr add ADDRESS dev {master}"
+        ))
+    }
+}
+
 impl Bridge {
     /// Returns whether the bridge relies on queries that it does not send.
     pub(super) fn lacks_querier(&self) -> bool {
@@ -93,6 +137,23 @@ impl Bridge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_told_from_an_interface_of_its_own() {
+        let port = |kind: &str| {
+            format!(
+                "[{{\"ifname\":\"e0\",\"master\":\"m0\",\"linkinfo\":{{\"info_kind\":\"veth\",\
+                 \"info_slave_kind\":\"{kind}\"}}}}]"
+            )
+        };
+        for kind in ["bridge", "bond", "team"] {
+            let found = Master::from_listing(&port(kind)).unwrap().finding("e0");
+            assert!(found.what.starts_with(&format!("e0 is a port of the {kind} m0: ")), "{found}");
+            assert!(found.mend.unwrap().contains("--interface m0"));
+        }
+        assert_eq!(Master::from_listing(&port("vrf")), None);
+        assert_eq!(Master::from_listing("[{\"ifname\":\"e0\"}]"), None);
+    }
 
     #[test]
     fn a_bridge_that_snoops_and_does_not_query_is_read_off_the_listing() {

@@ -100,7 +100,13 @@ pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
         // All other checks would only repeat it.
         return;
     }
+    if let Some(master) = bridge::Master::of(&request.interface) {
+        // Nothing arrives at the interface itself, whatever else is right.
+        report(master.finding(&request.interface.name));
+        return;
+    }
     let families = request.families();
+    let bridge = bridge::of(&request.interface);
     std::thread::scope(|scope| {
         let queriers: Vec<_> = families
             .iter()
@@ -111,7 +117,7 @@ pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
             .collect();
         let firewall = Firewall::read();
         for &family in &families {
-            examine_family(request, family, &firewall, report);
+            examine_family(request, family, (&firewall, bridge.is_some()), report);
         }
         if families.contains(&Family::V4)
             && let Some(finding) = igmp::check_memberships()
@@ -119,7 +125,6 @@ pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
             report(finding);
         }
         report(buffers::check(request.rate));
-        let bridge = bridge::of(&request.interface);
         if !request.await_querier
             && let Some(finding) = bridge.as_ref().and_then(bridge::Bridge::finding)
         {
@@ -135,7 +140,7 @@ pub fn examine_host(request: &HostRequest, report: &mut dyn FnMut(Finding)) {
 fn examine_family(
     request: &HostRequest,
     family: Family,
-    firewall: &Firewall,
+    (firewall, is_bridge): (&Firewall, bool),
     report: &mut dyn FnMut(Finding),
 ) {
     let interface = &request.interface;
@@ -151,6 +156,7 @@ fn examine_family(
         port: request.port(),
         purpose: None,
         source: request.source(),
+        is_bridge,
     };
     match outcome {
         Outcome::Failed(finding) => report(firewall.explain_refusal(finding, &suspect)),
@@ -161,6 +167,9 @@ fn examine_family(
         examine_feeds(interface, family, (firewall, &suspect), report);
     }
     report(firewall.check_membership(&suspect));
+    if let Some(finding) = firewall.check_bridge(&suspect) {
+        report(finding);
+    }
     if route::has_filter(family)
         && !interface.loopback
         && let Some(finding) = route::check_filter(interface, request.source())

@@ -57,9 +57,17 @@ pub(super) enum Cargo {
     Membership { kind: u8 },
 }
 
+/// The rules that a packet passes: those of IP, or before them those of a bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    Packet,
+    Frame,
+}
+
 /// A packet that might come.
 #[derive(Clone, Debug)]
 pub(super) struct Packet<'a> {
+    pub(super) layer: Layer,
     pub(super) direction: Direction,
     pub(super) interface: &'a str,
     pub(super) source: Option<IpAddr>,
@@ -145,6 +153,8 @@ impl Packet<'_> {
     fn find_meta(&self, key: &str) -> Found {
         let inward = self.direction == Direction::In;
         match (key, inward) {
+            // That is one of the bridge's ports.
+            ("iif" | "iifname", true) if self.layer == Layer::Frame => Found::NotKnown,
             ("iif" | "iifname", true) | ("oif" | "oifname", false) => {
                 Found::Text(self.interface.to_owned())
             }

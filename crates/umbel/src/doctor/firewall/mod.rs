@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use umbel_net::interface::Family;
 
-use self::matching::{Cargo, Direction, Packet};
+use self::matching::{Cargo, Direction, Layer, Packet};
 use self::ruleset::Ruleset;
 use self::walk::{Culprit, Fate};
 use super::system::{self, ToolError};
@@ -44,6 +44,8 @@ pub(super) struct Suspect {
     pub(super) purpose: Option<&'static str>,
     /// The sender, if known.
     pub(super) source: Option<IpAddr>,
+    /// Whether the interface is a bridge, whose frames pass rules of their own.
+    pub(super) is_bridge: bool,
 }
 
 /// Traffic that needs its own rule.
@@ -127,6 +129,25 @@ impl Firewall {
         Some(Finding { verdict: Verdict::Warning, ..blame })
     }
 
+    /// Checks whether rules of a bridge drop the data. A trial on this host does not pass them.
+    /// Returns `None` if they do not, or if the rules are unknown.
+    pub(super) fn check_bridge(&self, suspect: &Suspect) -> Option<Finding> {
+        if !suspect.is_bridge {
+            return None;
+        }
+        let cargo = Cargo::Udp { port: suspect.port };
+        let data = suspect.describe();
+        match self.fate_on(Layer::Frame, Direction::In, suspect, (suspect.group, cargo))? {
+            Fate::Passes => None,
+            Fate::Dropped(culprit) => Some(self.blame(suspect, &culprit, &data, Traffic::Data)),
+            Fate::Endangered(culprit) => {
+                let data = format!("{data}, perhaps");
+                let blame = self.blame(suspect, &culprit, &data, Traffic::Data);
+                Some(Finding { verdict: Verdict::Warning, ..blame })
+            }
+        }
+    }
+
     /// Checks whether queries get in and reports get out.
     pub(super) fn check_membership(&self, suspect: &Suspect) -> Finding {
         let protocol = if suspect.group.is_ipv4() { "IGMP" } else { "MLD" };
@@ -182,7 +203,18 @@ impl Firewall {
         destination: IpAddr,
         cargo: Cargo,
     ) -> Option<Fate> {
+        self.fate_on(Layer::Packet, direction, suspect, (destination, cargo))
+    }
+
+    fn fate_on(
+        &self,
+        layer: Layer,
+        direction: Direction,
+        suspect: &Suspect,
+        (destination, cargo): (IpAddr, Cargo),
+    ) -> Option<Fate> {
         let packet = Packet {
+            layer,
             direction,
             interface: &suspect.interface,
             source: suspect.source,

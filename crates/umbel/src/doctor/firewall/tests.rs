@@ -10,6 +10,7 @@ fn suspect() -> Suspect {
         port: 7702,
         purpose: None,
         source: Some([10, 1, 0, 1].into()),
+        is_bridge: false,
     }
 }
 
@@ -229,4 +230,32 @@ fn rubbish_is_no_ruleset() {
     assert!(Ruleset::parse("{}").is_none());
     let odd = r#"{"nftables":[{"rule":{}},{"chain":{"family":7}},{"set":[]},3]}"#;
     assert!(Ruleset::parse(odd).unwrap().chains.is_empty());
+}
+
+#[test]
+fn rules_of_a_bridge_count_where_the_interface_is_one() {
+    let chain = r#"{"chain":{"family":"bridge","table":"b","name":"c","handle":1,"type":"filter",
+        "hook":"input","prio":0,"policy":"accept"}}"#;
+    let rule = |matches: &str| {
+        format!(
+            r#"{{"rule":{{"family":"bridge","table":"b","chain":"c","handle":2,
+                "expr":[{matches},{DROP}]}}}}"#
+        )
+    };
+    let bridge = Suspect { is_bridge: true, ..suspect() };
+    let group = matching("ip", "daddr", "==", r#"{"prefix":{"addr":"224.0.0.0","len":4}}"#);
+    let frame = matching("ether", "daddr", "==", r#""01:00:5e:01:01:01""#);
+    let port = meta("iifname", r#""eth7""#);
+    for (matches, expected) in
+        [(&group, Verdict::Problem), (&frame, Verdict::Warning), (&port, Verdict::Warning)]
+    {
+        let found = firewall("accept", &[], &[chain, &rule(matches)]);
+        let finding = found.check_bridge(&bridge).unwrap();
+        assert_eq!(finding.verdict, expected, "{finding}");
+        assert!(finding.what.contains("table `bridge b`"), "{finding}");
+        assert_eq!(found.check_bridge(&suspect()), None);
+        assert_eq!(found.check_data(&bridge, true).verdict, Verdict::Ok);
+    }
+    let other = matching("ip", "daddr", "==", r#""224.0.0.251""#);
+    assert_eq!(firewall("accept", &[], &[chain, &rule(&other)]).check_bridge(&bridge), None);
 }

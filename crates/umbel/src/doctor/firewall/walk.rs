@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::matching::{Answer, Direction, Packet};
+use super::matching::{Answer, Direction, Layer, Packet};
 use super::ruleset::{Chain, Rule, Ruleset, Table};
 
 /// Greatest depth of nested chains in the kernel [`NFT_JUMP_STACK_SIZE`].
@@ -76,6 +76,8 @@ fn is_on_the_way(chain: &Chain, packet: &Packet<'_>) -> bool {
         Direction::Out => &["output", "postrouting", "egress"],
     };
     let family = match chain.table.family.as_str() {
+        "bridge" => return packet.layer == Layer::Frame && hooks.contains(&hook),
+        _ if packet.layer == Layer::Frame => false,
         "ip" => packet.destination.is_ipv4(),
         "ip6" => packet.destination.is_ipv6(),
         "inet" => true,
