@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
@@ -118,11 +118,24 @@ fn ask(server: SocketAddr, method: &str, path: &str, from: u64) -> io::Result<(T
 fn find(server: SocketAddr, path: &str) -> io::Result<Result<Document, Status>> {
     let (_, head) = ask(server, "HEAD", path, 0)?;
     Ok(match (head.status, head.len) {
-        (200, Some(len)) => Ok(Document { len, media_type: head.media_type, etag: head.etag }),
+        (200, Some(len)) => Ok(Document {
+            len,
+            media_type: head.media_type,
+            etag: head.etag,
+            modified: head.modified,
+        }),
+        // Other redirections would lead clients past the relay.
+        (301, _) if leads_into(&head.location, path) => Err(Status::MovedPermanently),
         (404, _) => Err(Status::NotFound),
         (503, _) => Err(Status::Unavailable),
         _ => Err(Status::BadGateway),
     })
+}
+
+/// Returns whether a redirection adds the slash at the end of a directory's path.
+fn leads_into(location: &str, path: &str) -> bool {
+    let target = location.strip_suffix('/');
+    !path.ends_with('/') && target.is_some_and(|target| target.ends_with(path))
 }
 
 /// Fetches a document from `from` on, as fast as it is asked for.
@@ -171,6 +184,8 @@ struct Head {
     len: Option<u64>,
     media_type: String,
     etag: String,
+    modified: Option<SystemTime>,
+    location: String,
     rest: Bytes,
 }
 
@@ -208,6 +223,8 @@ impl Head {
                 "content-length" => head.len = value.trim().parse().ok(),
                 "content-type" => value.trim().clone_into(&mut head.media_type),
                 "etag" => value.trim().clone_into(&mut head.etag),
+                "location" => value.trim().clone_into(&mut head.location),
+                "last-modified" => head.modified = httpdate::parse_http_date(value.trim()).ok(),
                 // Its length is not known beforehand.
                 "transfer-encoding" => {
                     return Err(io::ErrorKind::Unsupported.into());
@@ -274,16 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_nonsense_is_a_bad_gateway() {
+    fn a_server_without_the_document_is_understood_and_nonsense_is_a_bad_gateway() {
         for (answer, status) in [
             ("nonsense\r\n\r\n", Status::BadGateway),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", Status::BadGateway),
             ("HTTP/1.1 404 Not Found\r\n\r\n", Status::NotFound),
+            ("HTTP/1.1 301 Moved\r\nLocation: http://h/a/\r\n\r\n", Status::MovedPermanently),
+            ("HTTP/1.1 301 Moved\r\nLocation: https://h/a\r\n\r\n", Status::BadGateway),
             ("", Status::BadGateway),
         ] {
             let (address, _) = server(vec![answer].leak());
             let (mut upstream, news) = library(address);
-            upstream.find(1, "/");
+            upstream.find(1, "/a");
             match news.recv().unwrap() {
                 News::Found { document, .. } => assert_eq!(document, Err(status), "{answer}"),
                 other => panic!("{other:?}"),

@@ -25,6 +25,8 @@ pub(super) struct Client {
     pub(super) done: bool,
     /// Whether the connection ends after the answer under way.
     pub(super) closes: bool,
+    /// The request that is being answered, as in `GET /path`; empty if it was none.
+    asked: String,
     /// Whether it was answered before.
     answered: bool,
     /// Time since which a request is awaited.
@@ -48,7 +50,7 @@ impl Client {
     pub(super) fn new(peer: SocketAddr, now: Instant) -> Client {
         let heard = BytesMut::new();
         let (busy, done, closes, answered) = (false, false, false, false);
-        Client { peer, heard, busy, done, closes, answered, since: now }
+        Client { peer, heard, busy, done, closes, asked: String::new(), answered, since: now }
     }
 
     /// Takes bytes. Returns whether there was room for them.
@@ -73,16 +75,24 @@ impl Client {
             Ok(Some((request, len))) => {
                 self.heard.advance(len);
                 (self.busy, self.closes) = (true, !request.keep_alive);
+                let method = if request.head_only { "HEAD" } else { "GET" };
+                self.asked = format!("{method} {}", request.path.escape_debug());
                 Next::Request(request)
             }
             Err(refusal) => {
                 self.heard.clear();
                 (self.busy, self.closes) = (true, true);
+                "(no request that is served)".clone_into(&mut self.asked);
                 Next::Refused(refusal)
             }
             Ok(None) if self.done => Next::End,
             Ok(None) => Next::Nothing,
         }
+    }
+
+    /// Returns the request that is being answered, for people; empty without HTTP.
+    pub(super) fn asked(&self) -> &str {
+        &self.asked
     }
 
     /// Notes that it was answered.

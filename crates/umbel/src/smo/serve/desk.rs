@@ -419,6 +419,7 @@ impl<L: Library> Desk<L> {
         let closes = self.clients.get(&child).is_none_or(|client| client.closes);
         let response = match document {
             Ok(document) => self.response(request, document, closes),
+            Err(Status::MovedPermanently) => Response::to_directory(request, closes),
             Err(status) => {
                 let closes = closes || *status == Status::Unavailable;
                 Response::status(*status, request.head_only, closes)
@@ -490,6 +491,11 @@ impl<L: Library> Desk<L> {
         };
         let (members, others) = std::mem::take(&mut group.members).into_iter().partition(attach);
         group.members = members;
+        let told: Vec<ChildId> = group.members.keys().copied().collect();
+        for child in told {
+            self.log(child, &response, "together");
+        }
+        let Some(group) = self.groups.get_mut(key) else { return };
         self.answers += group.members.len() as u64;
         self.together += group.members.len() as u64;
         let to = Stream::Master(master);
@@ -532,6 +538,16 @@ impl<L: Library> Desk<L> {
         }
     }
 
+    /// Logs a request with its answer, as servers of the Web do.
+    fn log(&self, child: ChildId, response: &Response, way: &str) {
+        let Some(client) = self.clients.get(&child) else { return };
+        let asked = client.asked();
+        if !asked.is_empty() {
+            let (peer, bytes) = (client.peer, response.body.end - response.body.start);
+            tracing::info!("{peer} \"{asked}\" {} {bytes} bytes {way}", response.code());
+        }
+    }
+
     /// Answers a client alone.
     fn answer(
         &mut self,
@@ -541,6 +557,7 @@ impl<L: Library> Desk<L> {
         response: Response,
     ) {
         let to = Stream::Child(child);
+        self.log(child, &response, "alone");
         let Response { head, body } = response;
         let written = self.clients.contains_key(&child)
             && (head.is_empty() || io.command(SourceCommand::Write { to, bytes: head }).is_ok());
@@ -606,6 +623,7 @@ fn any_file() -> Request {
         range: None,
         if_range: None,
         if_none_match: None,
+        if_modified_since: None,
         keep_alive: false,
     }
 }

@@ -184,13 +184,22 @@ impl Shelf {
             Some(code) if code == nix::Error::EMFILE as i32 => Status::Unavailable,
             _ => Status::NotFound,
         })?;
-        let data = file.metadata().ok().filter(std::fs::Metadata::is_file);
-        let data = data.ok_or(Status::NotFound)?;
+        let data = file.metadata().map_err(|_| Status::NotFound)?;
+        if let Root::Directory(root) = &self.root
+            && data.is_dir()
+            && open_below(root, &format!("{name}/{INDEX}")).is_ok()
+        {
+            return Err(Status::MovedPermanently);
+        }
+        if !data.is_file() {
+            return Err(Status::NotFound);
+        }
         let media_type = mime_guess2::from_path(&name).first_raw();
         let document = Document {
             len: data.len(),
             media_type: media_type.unwrap_or("application/octet-stream").to_owned(),
             etag: format!("\"{:x}-{:x}-{:x}\"", data.mtime(), data.mtime_nsec(), data.len()),
+            modified: data.modified().ok(),
         };
         Ok((file, document))
     }
@@ -309,7 +318,6 @@ mod tests {
             "/git/config",
             "//a.txt",
             "/",
-            "/sub",
             "/none",
             "/./a.txt",
             "/a.txt/",
@@ -318,6 +326,7 @@ mod tests {
         ] {
             assert_eq!(found(&mut clerk, &news, path), Err(Status::NotFound), "{path}");
         }
+        assert_eq!(found(&mut clerk, &news, "/sub"), Err(Status::MovedPermanently));
         let document = found(&mut clerk, &news, "/a.txt").unwrap();
         assert_eq!((document.len, document.media_type.as_str()), (10, "text/plain"));
         assert!(document.etag.starts_with('"') && document.etag.ends_with('"'));

@@ -71,6 +71,7 @@ impl Library for Books {
                     len: body.len() as u64,
                     media_type: "text/plain".to_owned(),
                     etag: String::new(),
+                    modified: None,
                 })
             }
             None => Err(Status::NotFound),

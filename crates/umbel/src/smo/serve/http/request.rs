@@ -23,6 +23,8 @@ pub(crate) struct Request {
     pub(crate) if_range: Option<String>,
     /// The `If-None-Match` field.
     pub(crate) if_none_match: Option<String>,
+    /// The `If-Modified-Since` field.
+    pub(crate) if_modified_since: Option<String>,
     /// Whether the connection stays open after the response.
     pub(crate) keep_alive: bool,
 }
@@ -59,6 +61,8 @@ pub(crate) enum Status {
     Ok,
     /// 206
     PartialContent,
+    /// 301
+    MovedPermanently,
     /// 304
     NotModified,
     /// 400
@@ -84,6 +88,7 @@ impl fmt::Display for Status {
         f.write_str(match self {
             Status::Ok => "200 OK",
             Status::PartialContent => "206 Partial Content",
+            Status::MovedPermanently => "301 Moved Permanently",
             Status::NotModified => "304 Not Modified",
             Status::BadRequest => "400 Bad Request",
             Status::NotFound => "404 Not Found",
@@ -128,6 +133,7 @@ impl Request {
             range: fields.text("range"),
             if_range: fields.text("if-range"),
             if_none_match: fields.text("if-none-match"),
+            if_modified_since: fields.text("if-modified-since"),
             keep_alive: head.version == Some(1) && !fields.closes(),
         };
         Ok(Some((request, len)))
