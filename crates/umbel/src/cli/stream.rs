@@ -83,7 +83,8 @@ pub(super) struct StreamArgs {
     /// Size of the picture [default: the video's]
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size)]
     size: Option<(u32, u32)>,
-    /// Pictures per second [default: the video's]
+    /// Pictures per second: of Y4M they are taken to be so, all else is converted [default: the
+    /// video's]
     #[arg(long, value_name = "NUMBER", value_parser = parse_fps)]
     fps: Option<f64>,
     /// Begin again at the end

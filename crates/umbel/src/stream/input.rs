@@ -60,7 +60,8 @@ impl Video {
 pub struct Conversion {
     /// Width and height of pictures. Default: as they are.
     pub size: Option<(u32, u32)>,
-    /// Pictures per second. Default: as they are.
+    /// Pictures per second. Default: as they are. Of Y4M it states the rate, which programs write
+    /// wrongly into its header; a camera is asked for it, and all else is converted.
     pub fps: Option<f64>,
     /// Whether to begin again at the end.
     pub again: bool,
@@ -99,8 +100,14 @@ impl Input {
             }
             video => (buffered(converter.start(video, conversion)?), None),
         };
-        let reader = y4m::Reader::new(source)
-            .map_err(|error| converter.failure().unwrap_or_else(|| error.into()))?;
+        let reader = y4m::Reader::new(source).map_err(|error| match error {
+            // What is no video at all, the converter can explain. What it wrote as video is told
+            // as it is: then its own last words are about the end of the pipe.
+            y4m::Y4mError::Io(_) | y4m::Y4mError::NotY4m => {
+                converter.failure().unwrap_or_else(|| error.into())
+            }
+            error => error.into(),
+        })?;
         let rate = reader.header().rate;
         let interval = Duration::from_secs_f64(1.0 / rate.per_s());
         let pace = Pace::new(interval, if from_file { 1 } else { CATCH_UP });
@@ -178,7 +185,7 @@ impl Pace {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Converter {
     child: Arc<Mutex<Option<Child>>>,
-    /// The last line that it wrote about an error.
+    /// What it wrote about an error.
     said: Arc<Mutex<String>>,
 }
 
@@ -191,9 +198,13 @@ impl Converter {
     ) -> anyhow::Result<impl Read + Send + 'static> {
         let mut command = Command::new("ffmpeg");
         command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).stdin(Stdio::null());
+        let is_y4m = matches!(video, Video::Pipe(_) | Video::Y4m(_));
+        let stated = conversion.fps.filter(|_| is_y4m).map(|fps| fps.to_string());
+        let stated: Vec<&str> = stated.iter().flat_map(|fps| ["-r", fps.as_str()]).collect();
         match video {
             Video::Pipe(file) => {
-                command.args(["-f", "yuv4mpegpipe", "-i", "pipe:0"]).stdin(file);
+                command.args(["-f", "yuv4mpegpipe"]).args(stated).args(["-i", "pipe:0"]);
+                command.stdin(file);
             }
             Video::Camera(device) => {
                 command.args(["-f", "v4l2"]);
@@ -202,13 +213,17 @@ impl Converter {
                 }
                 command.arg("-i").arg(device);
             }
-            Video::Y4m(path) => from_file(&mut command, path.as_os_str(), conversion),
+            Video::Y4m(path) => {
+                command.args(stated);
+                from_file(&mut command, path.as_os_str(), conversion);
+            }
             Video::Any(name) => from_file(&mut command, name.as_ref(), conversion),
         }
-        if let Some((width, height)) = conversion.size {
-            command.args(["-vf", &format!("scale={width}:{height}")]);
-        }
-        if let Some(fps) = conversion.fps {
+        // The codec knows no fields: television's are made into pictures.
+        let scale = conversion.size.map(|(width, height)| format!(",scale={width}:{height}"));
+        let filters = format!("yadif=deint=interlaced{}", scale.unwrap_or_default());
+        command.args(["-vf", &filters]);
+        if let Some(fps) = conversion.fps.filter(|_| !is_y4m) {
             command.args(["-r", &fps.to_string()]);
         }
         command.args(["-map", "0:v:0", "-pix_fmt", "yuv420p", "-f", "yuv4mpegpipe", "-"]);
@@ -228,8 +243,9 @@ impl Converter {
         std::thread::Builder::new().name("umbel-ffmpeg".to_owned()).spawn(move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
                 tracing::debug!("ffmpeg: {line}");
-                if !line.trim().is_empty() {
-                    *locked(&heard) = line;
+                let mut told = locked(&heard);
+                if !line.trim().is_empty() && !is_verdict(&told) {
+                    *told = line;
                 }
             }
         })?;
@@ -270,6 +286,12 @@ impl Converter {
     }
 }
 
+/// Returns whether a line of the converter says why it ends. Further lines only follow from it.
+/// Those of its parts, as `[h264 @ 0x55d0] error while decoding`, may be about one picture.
+fn is_verdict(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('[')
+}
+
 fn from_file(command: &mut Command, name: &std::ffi::OsStr, conversion: &Conversion) {
     // `-re` reads at the video's own rate, as a camera would.
     command.arg("-re");
@@ -290,6 +312,17 @@ mod tests {
         assert!(matches!(Video::named("a/b.Y4M"), Video::Y4m(_)));
         assert!(matches!(Video::named("film.mkv"), Video::Any(_)));
         assert!(matches!(Video::named("rtsp://10.0.0.1/live"), Video::Any(_)));
+    }
+
+    #[test]
+    fn the_first_line_about_the_whole_counts() {
+        for (line, verdict) in [
+            ("", false),
+            ("[h264 @ 0x55d0] error while decoding MB 1 2", false),
+            ("Stream map '0:v:0' matches no streams.", true),
+        ] {
+            assert_eq!(is_verdict(line), verdict, "{line}");
+        }
     }
 
     #[test]
