@@ -31,11 +31,14 @@ use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use clap::Parser;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::prelude::*;
 
 use self::help::{Arrangement, EVERY_COMMAND};
@@ -54,6 +57,10 @@ pub struct Global {
     /// No progress and no notes
     #[arg(short, long, global = true, help_heading = EVERY_COMMAND)]
     pub quiet: bool,
+    /// How often `--json` tells of progress: off, or at most once in a time such as 1s; off also
+    /// draws none [default: when something changed, off with --quiet]
+    #[arg(long, global = true, value_name = "off|DURATION", help_heading = EVERY_COMMAND)]
+    pub progress: Option<output::Progress>,
     /// Options from a TOML file: `rate = "100M"`, or in a table named after the command
     #[arg(long, global = true, value_name = "FILE", help_heading = EVERY_COMMAND)]
     pub config: Option<std::path::PathBuf>,
@@ -107,11 +114,15 @@ pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { failed.into() });
         }
     };
-    let Global { json, quiet, verbose, .. } = *program.global();
+    let Global { json, quiet, verbose, progress, .. } = *program.global();
     forbid_core_dumps();
     fail_beyond_limits();
     start_logging(verbose);
     let output = Output::new(json, quiet);
+    let output = match progress {
+        Some(progress) => output.with_progress(progress),
+        None => output,
+    };
     let result = program.execute(&output);
     result.and_then(|code| output.finish().map(|()| code)).unwrap_or_else(|error| {
         output.error(&error);
@@ -138,6 +149,15 @@ fn fail_beyond_limits() {
     }
 }
 
+/// The time of log lines, as that of JSON objects: in UTC, to the millisecond.
+struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        write!(writer, "{}", humantime::format_rfc3339_millis(SystemTime::now()))
+    }
+}
+
 /// Crates whose events are logged.
 const LOGGED: [&str; 6] =
     ["umbel", "umbel_cli", "umbel_laboratory", "umbel_net", "umbel_router", "umbel_store"];
@@ -155,7 +175,9 @@ fn start_logging(verbose: u8) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| screen::Above)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .without_time();
+        // The names of modules say something to those alone who ask for more than two levels.
+        .with_target(verbose > 2)
+        .with_timer(Clock);
     // A second start, as in tests, changes nothing.
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

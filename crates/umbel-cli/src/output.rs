@@ -2,19 +2,55 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::{Arc, OnceLock};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::descriptors;
 use super::screen::above;
+
+/// Version of the JSON objects. It changes if a key changes its meaning or goes away, not if one is
+/// added.
+const FORMAT: u32 = 1;
+
+/// How often programs hear of progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Whenever something changed, as each command sees fit.
+    #[default]
+    Changes,
+    /// At most once in this time.
+    Every(Duration),
+    /// Never.
+    Off,
+}
+
+impl FromStr for Progress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Progress, String> {
+        if text == "off" {
+            return Ok(Progress::Off);
+        }
+        match humantime::parse_duration(text) {
+            Ok(every) if !every.is_zero() => Ok(Progress::Every(every)),
+            _ => Err("it is off, or a time such as 1s".to_owned()),
+        }
+    }
+}
 
 /// Output of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
     json: bool,
     quiet: bool,
+    progress: Progress,
+    /// Time of the last object about progress.
+    told: Arc<Mutex<Option<Instant>>>,
     terminal: bool,
     /// The first failure of standard output.
     broken: Arc<OnceLock<std::io::Error>>,
@@ -25,7 +61,14 @@ impl Output {
     pub fn new(json: bool, quiet: bool) -> Output {
         let moves = std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
         let terminal = std::io::stderr().is_terminal() && moves;
-        Output { json, quiet, terminal, broken: Arc::default() }
+        let progress = if quiet { Progress::Off } else { Progress::Changes };
+        Output { json, quiet, progress, told: Arc::default(), terminal, broken: Arc::default() }
+    }
+
+    /// Sets how often programs hear of progress, and whether people see it.
+    #[must_use]
+    pub fn with_progress(self, progress: Progress) -> Output {
+        Output { progress, ..self }
     }
 
     /// Returns whether the output is for machines.
@@ -35,7 +78,7 @@ impl Output {
 
     /// Returns whether to draw progress.
     pub fn draws(&self) -> bool {
-        self.terminal && !self.quiet && !self.json
+        self.terminal && !self.quiet && !self.json && self.progress != Progress::Off
     }
 
     /// Returns whether to print notes and summaries for people.
@@ -43,13 +86,39 @@ impl Output {
         !self.quiet && !self.json
     }
 
-    /// Prints a JSON object on its own line, if the output is for machines.
+    /// Prints a JSON object on its own line, if the output is for machines, with the time and the
+    /// version of the format. Progress comes as often as the user wants it.
     pub fn json(&self, value: &impl Serialize) {
-        if self.json
-            && let Ok(line) = serde_json::to_string(value)
-        {
-            self.print(&escape(&line));
+        if !self.json {
+            return;
         }
+        let Ok(mut value) = serde_json::to_value(value) else { return };
+        if let Some(object) = value.as_object_mut() {
+            let event = object.get("event").and_then(Value::as_str);
+            if event.is_some_and(|event| PERIODIC.contains(&event)) && !self.tells_progress() {
+                return;
+            }
+            let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+            object.insert("format".to_owned(), FORMAT.into());
+            object.insert("time".to_owned(), now.into());
+        }
+        self.print(&escape(&value.to_string()));
+    }
+
+    /// Returns whether it is time to tell of progress, and notes that it is told.
+    fn tells_progress(&self) -> bool {
+        let every = match self.progress {
+            Progress::Changes => return true,
+            Progress::Off => return false,
+            Progress::Every(every) => every,
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_due = told.is_none_or(|last| now - last >= every);
+        if is_due {
+            *told = Some(now);
+        }
+        is_due
     }
 
     /// Prints a line for people.
@@ -105,6 +174,9 @@ impl Output {
         }
     }
 }
+
+/// Events that come again and again while nothing else happens.
+const PERIODIC: [&str; 2] = ["progress", "second"];
 
 /// Formats an error with its causes. A cause that the error before it quotes is not repeated.
 fn one_line(error: &anyhow::Error) -> String {
@@ -172,6 +244,17 @@ fn is_deceptive(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn progress_is_told_as_often_as_the_user_wants() {
+        let output = Output::new(true, false);
+        assert!(output.tells_progress() && output.tells_progress());
+        let seldom = output.with_progress("1h".parse().unwrap());
+        assert!(seldom.tells_progress() && !seldom.tells_progress());
+        assert!(!seldom.with_progress("off".parse().unwrap()).tells_progress());
+        assert!(!Output::new(true, true).tells_progress(), "quiet is quiet for programs, too");
+        assert!("0s".parse::<Progress>().is_err() && "often".parse::<Progress>().is_err());
+    }
 
     #[test]
     fn text_from_elsewhere_cannot_drive_the_terminal_or_turn_around() {

@@ -85,7 +85,7 @@ fn assert_options(path: &str, command: &clap::Command, headings: &[(&str, &[&str
     let of_all = |arg: &&clap::Arg| arg.get_help_heading() == Some(EVERY_COMMAND);
     let mut all: Vec<String> = command.get_arguments().filter(of_all).map(named).collect();
     all.sort_unstable();
-    assert_eq!(all, ["config", "help", "json", "quiet", "verbose"], "`{path}`");
+    assert_eq!(all, ["config", "help", "json", "progress", "quiet", "verbose"], "`{path}`");
     let own = || command.get_arguments().filter(|arg| !arg.is_positional() && !of_all(arg));
     for arg in own() {
         let Some(heading) = arg.get_help_heading() else { continue };

@@ -4,6 +4,7 @@ mod bad_input;
 mod cli;
 mod demo;
 mod documents;
+mod events;
 mod local;
 mod new_protocol;
 mod research;
