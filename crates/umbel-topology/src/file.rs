@@ -143,7 +143,7 @@ impl File {
             kind: NodeKind::Switch { snooping: entry.snooping, querier: entry.querier },
         }));
         let links = self.link.into_iter().map(LinkEntry::into_spec).collect();
-        Topology { nodes, links, seed: self.seed }
+        Topology { nodes, links, seed: self.seed, notes: Vec::new() }
     }
 }
 

@@ -158,6 +158,8 @@ pub struct Topology {
     pub links: Vec<LinkSpec>,
     /// Seed of the links' random draws; each direction of each link has its own stream.
     pub seed: u64,
+    /// What of the file that it comes from was not read, for the user.
+    pub notes: Vec<String>,
 }
 
 impl Topology {

@@ -7,9 +7,12 @@ use crate::{Impairment, LinkSpec, NodeKind, Queue, Topology};
 
 impl Topology {
     /// Returns the TOML form, which [`Topology::from_toml`] reads back. Nodes are grouped by kind,
-    /// otherwise in order, and links follow.
+    /// otherwise in order, and links follow. Notes are comments, which are not read back.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
+        for note in &self.notes {
+            let _ = writeln!(text, "# {}", note.replace(char::is_control, " "));
+        }
         if self.seed != 0 {
             line(&mut text, "seed", self.seed);
         }

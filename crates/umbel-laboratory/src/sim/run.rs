@@ -98,6 +98,9 @@ struct State {
 pub(super) fn run(args: &RunArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let study = Study::from_file(&args.scenario)?;
     let base = study.scenario_of(0, args.seed)?;
+    for note in &base.topology.notes {
+        output.note(note);
+    }
     let is_swept = !study.axes().is_empty();
     let usual = if is_swept { study.seeds().unwrap_or(SWEEP_SEEDS) } else { 1 };
     let seeds = args.seeds.unwrap_or(usual);

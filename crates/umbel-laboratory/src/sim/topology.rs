@@ -70,6 +70,9 @@ pub(super) fn run(args: &TopologyArgs, output: &Output) -> anyhow::Result<ExitCo
         "links": topology.links.len(),
         "toml": text,
     }));
+    for note in &topology.notes {
+        output.note(note);
+    }
     output.result(text.trim_end());
     Ok(ExitCode::SUCCESS)
 }

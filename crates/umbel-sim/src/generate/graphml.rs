@@ -11,8 +11,13 @@
 //! | edge | `rate`, `bandwidth`, `LinkSpeedRaw` | as in topology files; a bare number is bits per second |
 //! | edge | `delay`, `latency` | with its unit, as in `20ms` |
 //! | edge | `loss`, `queue` | as in topology files |
+//!
+//! A `default` of a key counts for all that have no such data. Opposite edges of a directed graph are
+//! one link with two directions; a directed edge without its opposite is a link with two equal ones.
+//! A node that holds a graph is a group and no node of the network. Data of edges that is not used is
+//! listed in [`Core::notes`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -48,32 +53,61 @@ fn parse(text: &str) -> Result<Core, Mistake> {
         return Err(Mistake::at_line(1, "this is not GraphML: the root is no `graphml` element"));
     }
     let keys = root.children().filter(|node| node.has_tag_name_anywhere("key"));
-    let keys = keys
-        .filter_map(|key| Some((key.attribute("id")?, key.attribute("attr.name")?)))
-        .map(|(id, name)| (id, name.to_ascii_lowercase()))
-        .collect();
+    let keys = keys.filter_map(|key| Some((key.attribute("id")?, Key::of(key)))).collect();
     let graph = root
         .children()
         .find(|node| node.has_tag_name_anywhere("graph"))
         .ok_or_else(|| at(root, "there is no `graph` element"))?;
-    Reader { keys, places: Vec::new(), points: Vec::new(), core: Core::default() }.read(graph)
+    let core = Core::default();
+    Reader { keys, places: Vec::new(), points: Vec::new(), unused: BTreeSet::new(), core }
+        .read(graph)
 }
 
+/// What data with a certain key is.
+struct Key<'a> {
+    /// Name of the attribute, in lower case.
+    name: Option<String>,
+    /// Elements that it is for: `node`, `edge` or `all`.
+    of: &'a str,
+    default: Option<(Node<'a, 'a>, &'a str)>,
+}
+
+impl<'a> Key<'a> {
+    fn of(key: Node<'a, 'a>) -> Key<'a> {
+        let default = key.children().find(|child| child.has_tag_name_anywhere("default"));
+        Key {
+            name: key.attribute("attr.name").map(str::to_ascii_lowercase),
+            of: key.attribute("for").unwrap_or("all"),
+            default: default.map(|node| (node, node.text().unwrap_or_default().trim())),
+        }
+    }
+}
+
+/// Attributes of edges that count, in lower case.
+const OF_EDGES: [&str; 7] =
+    ["rate", "bandwidth", "linkspeedraw", "delay", "latency", "loss", "queue"];
+
 struct Reader<'a> {
-    /// Names of attributes by key, in lower case.
-    keys: BTreeMap<&'a str, String>,
+    keys: BTreeMap<&'a str, Key<'a>>,
     /// Latitude and longitude of each node.
     places: Vec<Option<Place>>,
     /// Position of each node on the plane.
     points: Vec<Option<Place>>,
+    /// Names of data of edges that was not used.
+    unused: BTreeSet<String>,
     core: Core,
 }
 
 impl<'a> Reader<'a> {
     fn read(mut self, graph: Node<'a, 'a>) -> Result<Core, Mistake> {
         let mut ids = BTreeMap::new();
-        for node in graph.children().filter(|child| child.has_tag_name_anywhere("node")) {
+        let mut groups = BTreeSet::new();
+        for node in graph.descendants().filter(|child| child.has_tag_name_anywhere("node")) {
             let id = node.attribute("id").ok_or_else(|| at(node, "a node without an `id`"))?;
+            if node.children().any(|child| child.has_tag_name_anywhere("graph")) {
+                groups.insert(id);
+                continue;
+            }
             if ids.insert(id, self.core.nodes.len()).is_some() {
                 return Err(at(node, format!("two nodes have the id `{id}`")));
             }
@@ -82,19 +116,43 @@ impl<'a> Reader<'a> {
         if ids.is_empty() {
             return Err(at(graph, "the graph has no nodes"));
         }
-        for edge in graph.children().filter(|child| child.has_tag_name_anywhere("edge")) {
+        let hyperedge = graph.descendants().find(|child| child.has_tag_name_anywhere("hyperedge"));
+        if let Some(edge) = hyperedge {
+            return Err(at(edge, "a `hyperedge` is not read: make it a node of the kind `switch`"));
+        }
+        // Directed edges that have met no opposite yet.
+        let mut alone: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for edge in graph.descendants().filter(|child| child.has_tag_name_anywhere("edge")) {
             let end = |name| {
                 let id = edge
                     .attribute(name)
                     .ok_or_else(|| at(edge, format!("an edge without a `{name}`")))?;
                 let known = ids.get(id).copied();
-                known.ok_or_else(|| at(edge, format!("no node has the id `{id}`")))
+                known.ok_or_else(|| {
+                    let is_group = groups.contains(id);
+                    let group = format!("`{id}` is a group: an edge joins two of its nodes");
+                    at(edge, if is_group { group } else { format!("no node has the id `{id}`") })
+                })
             };
             let (a, b) = (end("source")?, end("target")?);
             if a == b {
                 return Err(at(edge, "an edge joins a node with itself"));
             }
-            self.edge((a, b), edge)?;
+            let link = self.edge((a, b), edge)?;
+            let place = self.core.links.len();
+            if !is_directed(edge) {
+                self.core.links.push(link);
+            } else if let Some(there) = alone.get_mut(&(b, a)).and_then(Vec::pop) {
+                self.core.links[there].back = link.treatment;
+            } else {
+                alone.entry((a, b)).or_default().push(place);
+                self.core.links.push(link);
+            }
+        }
+        if !self.unused.is_empty() {
+            let names: Vec<&str> = self.unused.iter().map(String::as_str).collect();
+            let names = names.join("`, `");
+            self.core.notes.push(format!("data of edges that is not used: `{names}`"));
         }
         self.scale_lengths();
         self.core.receivers_each = 1;
@@ -123,9 +181,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn edge(&mut self, (a, b): (usize, usize), edge: Node<'a, 'a>) -> Result<(), Mistake> {
+    fn edge(&mut self, (a, b): (usize, usize), edge: Node<'a, 'a>) -> Result<CoreLink, Mistake> {
         let data = self.data(edge);
-        let rate = value::<Rate>(&data, &["rate", "bandwidth", "linkspeedraw"])?;
+        let unused = data.keys().filter(|name| !OF_EDGES.contains(&name.as_str()));
+        self.unused.extend(unused.cloned());
+        let rate = value::<BitsPerSecond>(&data, &["rate", "bandwidth", "linkspeedraw"])?;
+        let rate = rate.map(|rate| rate.0);
         let delay = value::<Delay>(&data, &["delay", "latency"])?.map(|delay| delay.0);
         let loss = value::<Share>(&data, &["loss"])?;
         let queue = value::<Queue>(&data, &["queue"])?;
@@ -146,8 +207,7 @@ impl<'a> Reader<'a> {
             _ => 0.0,
         };
         let treatment = known.then_some(treatment);
-        self.core.links.push(CoreLink { ends: (a, b), length, treatment });
-        Ok(())
+        Ok(CoreLink { length, treatment, back: treatment, ..CoreLink::plain(a, b) })
     }
 
     /// Scales lengths so that the longer side of the rectangle around all points is 1.
@@ -164,15 +224,44 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the data of a node or an edge by name.
+    /// Returns the data of a node or an edge by name, with the defaults of keys. Empty data is none.
     fn data(&self, of: Node<'a, 'a>) -> Data<'a> {
+        let element = of.tag_name().name();
+        let keys = self.keys.values().filter(|key| [element, "all"].contains(&key.of));
+        let defaults = keys.filter_map(|key| Some((key.name.clone()?, key.default?)));
         let data = of.children().filter(|child| child.has_tag_name_anywhere("data"));
-        data.filter_map(|data| {
+        let own = data.filter_map(|data| {
             let key = data.attribute("key")?;
-            let name = self.keys.get(key).cloned().unwrap_or_else(|| key.to_ascii_lowercase());
+            let name = match self.keys.get(key) {
+                // What editors keep of the drawing has a key without a name.
+                Some(key) => key.name.clone()?,
+                None => key.to_ascii_lowercase(),
+            };
             Some((name, (data, data.text().unwrap_or_default().trim())))
-        })
-        .collect()
+        });
+        defaults.chain(own).filter(|(_, (_, text))| !text.is_empty()).collect()
+    }
+}
+
+/// Returns whether an edge has a direction.
+fn is_directed(edge: Node<'_, '_>) -> bool {
+    let graph = edge.ancestors().find(|node| node.has_tag_name_anywhere("graph"));
+    let default = graph.and_then(|graph| graph.attribute("edgedefault")) == Some("directed");
+    edge.attribute("directed").map_or(default, |text| text == "true")
+}
+
+/// A rate, also as programs write numbers: `1e+07`.
+struct BitsPerSecond(Rate);
+
+impl FromStr for BitsPerSecond {
+    type Err = <Rate as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<BitsPerSecond, Self::Err> {
+        let number = text.parse::<f64>().ok().filter(|bits| (1.0..1e18).contains(bits));
+        match number.and_then(|bits| Rate::from_bits_per_s(bits.round() as u64)) {
+            Some(rate) => Ok(BitsPerSecond(rate)),
+            None => text.parse().map(BitsPerSecond),
+        }
     }
 }
 
@@ -271,6 +360,55 @@ mod tests {
         assert!(core.links[1].length.abs() < 1e-12);
         assert_eq!(core.links[1].treatment.unwrap().delay, Duration::from_millis(7));
         assert!(core.has_hosts);
+    }
+
+    #[test]
+    fn defaults_of_keys_count_and_what_is_not_used_is_listed() {
+        let keys = "<key id=\"e0\" for=\"edge\" attr.name=\"delay\"><default>5ms</default></key>\
+            <key id=\"e1\" for=\"edge\" attr.name=\"rate\"><default> 1e+07 </default></key>\
+            <key id=\"e2\" for=\"edge\" attr.name=\"capacity\"/>\
+            <key id=\"e3\" for=\"edge\"/>\
+            <key id=\"n0\" for=\"node\" attr.name=\"kind\"><default>host</default></key>";
+        let core = graph(
+            keys,
+            "<node id=\"a\"/><node id=\"b\"><data key=\"n0\">router</data></node>\
+             <edge source=\"a\" target=\"b\"><data key=\"e2\">10</data><data key=\"e3\"/></edge>\
+             <edge source=\"b\" target=\"a\"><data key=\"e0\">20ms</data><data key=\"e1\"/></edge>",
+        )
+        .unwrap();
+        let [first, second] = [0, 1].map(|link| core.links[link].treatment.unwrap());
+        let rate = Rate::from_bits_per_s(10_000_000);
+        assert_eq!((first.delay.as_millis(), first.rate), (5, rate));
+        assert_eq!((second.delay.as_millis(), second.rate), (20, None));
+        assert_eq!((core.nodes[0].kind, core.nodes[1].kind), (NodeKind::Host, NodeKind::Router));
+        assert_eq!(core.notes, ["data of edges that is not used: `capacity`"]);
+    }
+
+    #[test]
+    fn opposite_edges_of_a_directed_graph_are_one_link_and_groups_are_no_nodes() {
+        let edge = |a: &str, b: &str, delay: &str| {
+            format!("<edge source=\"{a}\" target=\"{b}\"><data key=\"delay\">{delay}</data></edge>")
+        };
+        let core = parse(&format!(
+            "<graphml><graph edgedefault=\"directed\"><node id=\"a\"/>\
+             <node id=\"g\"><graph edgedefault=\"directed\"><node id=\"g::b\"/><node id=\"g::c\"/>\
+             {}</graph></node>{}{}{}{}</graph></graphml>",
+            edge("g::b", "g::c", "1ms"),
+            edge("a", "g::b", "2ms"),
+            edge("g::b", "a", "3ms"),
+            edge("a", "g::b", "4ms"),
+            edge("a", "g::c", "5ms"),
+        ))
+        .unwrap();
+        assert_eq!(core.nodes.len(), 3);
+        let ms = |treatment: Impairment| treatment.delay.as_millis();
+        let delays: Vec<_> = core
+            .links
+            .iter()
+            .map(|link| (link.ends, ms(link.treatment.unwrap()), ms(link.back.unwrap())))
+            .collect();
+        let expected = [((1, 2), 1, 1), ((0, 1), 2, 3), ((0, 1), 4, 4), ((0, 2), 5, 5)];
+        assert_eq!(delays, expected);
     }
 
     #[test]

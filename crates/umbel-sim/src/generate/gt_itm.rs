@@ -91,7 +91,7 @@ fn parse(text: &str) -> Result<Core, Mistake> {
                 }
                 // Some versions write each edge in both directions.
                 if joined.insert((a.min(b), a.max(b))) {
-                    core.links.push(CoreLink { ends: (a, b), length, treatment: None });
+                    core.links.push(CoreLink { length, ..CoreLink::plain(a, b) });
                 }
                 Part::Edges
             }

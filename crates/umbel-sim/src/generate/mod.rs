@@ -208,6 +208,8 @@ struct Core {
     receivers_each: usize,
     /// Whether the shape has its own hosts and needs no others.
     has_hosts: bool,
+    /// What of a file was not read.
+    notes: Vec<String>,
 }
 
 /// Link between routers.
@@ -216,13 +218,15 @@ struct CoreLink {
     ends: (usize, usize),
     /// Length in sides of the plane; 0 without a plane.
     length: f64,
-    /// Impairment, if the shape determines it.
+    /// Impairment from the first end to the second, if the shape determines it.
     treatment: Option<Impairment>,
+    /// That from the second end to the first.
+    back: Option<Impairment>,
 }
 
 impl CoreLink {
     fn plain(a: usize, b: usize) -> CoreLink {
-        CoreLink { ends: (a, b), length: 0.0, treatment: None }
+        CoreLink { ends: (a, b), length: 0.0, treatment: None, back: None }
     }
 }
 
@@ -267,6 +271,7 @@ impl Generator {
         topology.links = core.links.iter().map(|link| self.core_link(&core, link)).collect();
         topology.links.append(&mut host_links);
         topology.nodes.extend(core.nodes);
+        topology.notes = core.notes;
         topology.nodes.sort_by_key(|node| order(node.kind));
         topology.validate()?;
         Ok(topology)
@@ -287,12 +292,15 @@ impl Generator {
     }
 
     fn core_link(&self, core: &Core, link: &CoreLink) -> LinkSpec {
-        let mut treatment = link.treatment.unwrap_or(self.link);
-        treatment.delay += self.delay_across.mul_f64(link.length);
+        let treat = |treatment: Option<Impairment>| {
+            let mut treatment = treatment.unwrap_or(self.link);
+            treatment.delay += self.delay_across.mul_f64(link.length);
+            treatment
+        };
         let (a, b) = link.ends;
         LinkSpec {
-            a_to_b: treatment,
-            b_to_a: treatment,
+            a_to_b: treat(link.treatment),
+            b_to_a: treat(link.back),
             ..LinkSpec::new(&core.nodes[a].name, &core.nodes[b].name)
         }
     }

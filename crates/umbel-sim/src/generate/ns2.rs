@@ -9,10 +9,12 @@
 //! ```
 //!
 //! Lines with `duplex-link`, `simplex-link` and `queue-limit` count, and those with `set` and one
-//! value. A node is called by what stands for it: `$n(12)` is `n12`, `$src` is `src`. Scripts are
-//! not run, and all other lines are skipped. One that has a link in it, in a loop or a variable, is
-//! an error.
+//! value. Two simplex links in opposite directions are one link. A node is called by what stands for
+//! it: `$n(12)` is `n12`, `$src` is `src`. Scripts are not run, and all other lines are skipped. One
+//! that has a link in it, in a loop or a variable, is an error; so is a command that would change the
+//! network in a way that is not read, such as a LAN or a loss model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -39,14 +41,26 @@ struct Reader<'t> {
     variables: BTreeMap<&'t str, &'t str>,
     nodes: BTreeMap<String, usize>,
     core: Core,
+    /// Links of one direction that wait for their opposites: ends, line, and place in the core.
+    simplex: Vec<((usize, usize), usize, usize)>,
 }
 
 fn parse(text: &str) -> Result<Core, Mistake> {
     let mut reader = Reader::default();
     for (line, number) in text.lines().zip(1..) {
         let command = line.split_once('#').map_or(line, |(command, _)| command);
-        let words: Vec<&str> = command.split_whitespace().collect();
-        reader.line(&words).map_err(|message| Mistake::at_line(number, message))?;
+        // With braces, a semicolon may belong to the body of a loop.
+        let commands: Vec<&str> =
+            if is_reference_only(command) { command.split(';').collect() } else { vec![command] };
+        for command in commands {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            reader.line(&words, number).map_err(|message| Mistake::at_line(number, message))?;
+        }
+    }
+    if let Some((_, number, _)) = reader.simplex.first() {
+        let message = "a link of one direction without its opposite is not read: expected another \
+                       simplex-link between the same nodes, or a duplex-link";
+        return Err(Mistake::at_line(*number, message));
     }
     if reader.core.links.is_empty() {
         let message = "there are no links: expected lines like `$ns duplex-link $n(0) $n(1) 10Mb \
@@ -60,16 +74,20 @@ fn parse(text: &str) -> Result<Core, Mistake> {
 }
 
 impl<'t> Reader<'t> {
-    fn line(&mut self, words: &[&'t str]) -> Result<(), String> {
+    fn line(&mut self, words: &[&'t str], number: usize) -> Result<(), String> {
         match words {
             ["set", name, value] if !value.starts_with('[') => {
                 self.variables.insert(name, value);
                 Ok(())
             }
-            [_, "duplex-link" | "duplex-link-of-interfaces", rest @ ..] => self.link(rest, true),
-            [_, "simplex-link", rest @ ..] => self.link(rest, false),
+            [_, "duplex-link" | "duplex-link-of-interfaces", rest @ ..] => self.link(rest, None),
+            [_, "simplex-link", rest @ ..] => self.link(rest, Some(number)),
             [_, "queue-limit", a, b, limit] => self.queue_limit(a, b, limit),
             _ => match words.iter().find_map(|word| hidden_link(word)) {
+                Some(command) if !OF_LINKS.contains(&command) => Err(format!(
+                    "`{command}` changes the network and is not read: put links for a LAN, and \
+                     losses into `link` or `access` of the scenario"
+                )),
                 Some(command) => Err(format!(
                     "a `{command}` in a loop or another command is not read: expected a line for \
                      each link like `$ns duplex-link $n(0) $n(1) 10Mb 5ms DropTail`"
@@ -79,31 +97,46 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn link(&mut self, words: &[&'t str], is_duplex: bool) -> Result<(), String> {
+    /// Adds a link. One of one direction is on line `simplex`.
+    fn link(&mut self, words: &[&'t str], simplex: Option<usize>) -> Result<(), String> {
         let [a, b, rate, delay, ..] = words else {
             return Err("expected two nodes, a rate and a delay".to_owned());
         };
-        if !is_duplex {
-            return Err("links of one direction are not read: expected duplex-link".to_owned());
-        }
         let (a, b) = (self.node(a)?, self.node(b)?);
         if a == b {
             return Err("a link joins a node with itself".to_owned());
         }
         let treatment = Impairment {
-            rate: Some(bandwidth(self.value(rate))?),
-            delay: time(self.value(delay))?,
+            rate: Some(bandwidth(&self.value(rate))?),
+            delay: time(&self.value(delay))?,
             queue: Queue::Packets(QUEUE),
             ..Impairment::none()
         };
-        self.core.links.push(CoreLink { ends: (a, b), length: 0.0, treatment: Some(treatment) });
+        if let Some(line) = simplex {
+            let opposite = self.simplex.iter().position(|(ends, ..)| *ends == (b, a));
+            if let Some(opposite) = opposite {
+                let (_, _, place) = self.simplex.remove(opposite);
+                self.core.links[place].back = Some(treatment);
+                return Ok(());
+            }
+            self.simplex.push(((a, b), line, self.core.links.len()));
+        }
+        let treatment = Some(treatment);
+        self.core.links.push(CoreLink { treatment, back: treatment, ..CoreLink::plain(a, b) });
         Ok(())
     }
 
-    /// Returns what a word stands for.
-    fn value(&self, word: &'t str) -> &'t str {
-        let variable = word.strip_prefix('$').and_then(|name| self.variables.get(name));
-        variable.copied().unwrap_or(word)
+    /// Returns what a word stands for, such as `$bw` or `${bw}Mb`.
+    fn value(&self, word: &'t str) -> Cow<'t, str> {
+        let named = word.strip_prefix('$').map(|rest| match rest.strip_prefix('{') {
+            Some(rest) => rest.split_once('}').unwrap_or((rest, "")),
+            None => (rest, ""),
+        });
+        match named.and_then(|(name, rest)| Some((self.variables.get(name)?, rest))) {
+            Some((value, "")) => Cow::Borrowed(value),
+            Some((value, rest)) => Cow::Owned(format!("{value}{rest}")),
+            None => Cow::Borrowed(word),
+        }
     }
 
     /// Returns the node that a word stands for; a new one if it is not known.
@@ -126,7 +159,7 @@ impl<'t> Reader<'t> {
         Ok(node)
     }
 
-    /// Bounds the queue of a link. Both directions have the same, that of the last line.
+    /// Bounds the queue from `a` to `b`, as the command does.
     fn queue_limit(&mut self, a: &str, b: &str, limit: &'t str) -> Result<(), String> {
         let (a, b) = (self.node(a)?, self.node(b)?);
         let written = self.value(limit);
@@ -134,9 +167,12 @@ impl<'t> Reader<'t> {
         let packets = packets
             .ok_or_else(|| format!("`{written}` is no queue: expected packets, as in 20"))?;
         for link in &mut self.core.links {
-            if (link.ends == (a, b) || link.ends == (b, a))
-                && let Some(treatment) = &mut link.treatment
-            {
+            let treatment = match link.ends {
+                ends if ends == (a, b) => &mut link.treatment,
+                ends if ends == (b, a) => &mut link.back,
+                _ => continue,
+            };
+            if let Some(treatment) = treatment {
                 treatment.queue = Queue::Packets(packets);
             }
         }
@@ -148,10 +184,32 @@ impl<'t> Reader<'t> {
 const OF_LINKS: [&str; 4] =
     ["duplex-link", "duplex-link-of-interfaces", "simplex-link", "queue-limit"];
 
+/// Commands that make links or lose packets in ways that are not read.
+const NOT_READ: [&str; 12] = [
+    "newLan",
+    "make-lan",
+    "newMedia",
+    "lossmodel",
+    "link-lossmodel",
+    "insert-linkloss",
+    "rtmodel",
+    "rtmodel-at",
+    "duplex-intserv-link",
+    "simplex-intserv-link",
+    "duplex-rsvp-link",
+    "multi-link",
+];
+
+/// Returns whether all braces belong to references like `${bw}`.
+fn is_reference_only(command: &str) -> bool {
+    command.matches(['{', '}']).count() == 2 * command.matches("${").count()
+}
+
 /// Returns the command of a word that belongs to a link, whatever joins the word to its neighbours.
 fn hidden_link(word: &str) -> Option<&'static str> {
     let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-    parts.find_map(|part| OF_LINKS.into_iter().find(|command| *command == part))
+    let commands = || OF_LINKS.into_iter().chain(NOT_READ);
+    parts.find_map(|part| commands().find(|command| *command == part))
 }
 
 /// Reads a rate as ns-2 writes it, like `1.5Mb`, `64kb` or `1000000`.
@@ -190,15 +248,34 @@ mod tests {
         let names: Vec<_> = core.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["n0", "n1", "src"]);
         let [first, second] = [0, 1].map(|link| core.links[link].treatment.unwrap());
+        let back = core.links[0].back.unwrap();
         assert_eq!(
             (first.rate, first.delay),
             (Rate::from_bits_per_s(1_500_000), Duration::from_millis(40))
         );
-        assert_eq!((first.queue, second.queue), (Queue::Packets(20), Queue::Packets(QUEUE)));
+        assert_eq!((first.queue, second.queue), (Queue::Packets(QUEUE), Queue::Packets(QUEUE)));
+        assert_eq!(back.queue, Queue::Packets(20));
         assert_eq!(
             (second.rate, second.delay),
             (Rate::from_bits_per_s(10_000_000), Duration::from_millis(20))
         );
+    }
+
+    #[test]
+    fn two_simplex_links_are_one_and_variables_may_be_within_words() {
+        let core = parse(
+            "set bw 10; set d 5ms;\n\
+             $ns simplex-link $a $b ${bw}Mb $d DropTail; # there\n\
+             $ns duplex-link $b $c $bw 1ms DropTail;\n\
+             $ns simplex-link $b $a 1Mb 7ms DropTail\n",
+        )
+        .unwrap();
+        assert_eq!(core.links.len(), 2);
+        let (there, back) = (core.links[0].treatment.unwrap(), core.links[0].back.unwrap());
+        assert_eq!(there.rate, Rate::from_bits_per_s(10_000_000));
+        assert_eq!(back.rate, Rate::from_bits_per_s(1_000_000));
+        assert_eq!((there.delay.as_millis(), back.delay.as_millis()), (5, 7));
+        assert_eq!(core.links[1].back, core.links[1].treatment);
     }
 
     #[test]
@@ -231,7 +308,19 @@ mod tests {
             ),
             (
                 "$ns simplex-link $n(1) $n(2) 1Mb 1ms DropTail",
-                "line 1: links of one direction are not read: expected duplex-link",
+                "line 1: a link of one direction without its opposite is not read: expected another \
+                 simplex-link between the same nodes, or a duplex-link",
+            ),
+            (
+                "$ns duplex-link $n(1) $n(2) 1Mb 1ms DropTail\n\
+                 set lan [$ns newLan \"$n(2) $n(4)\" 0.5Mb 40ms LL Queue/DropTail Channel]",
+                "line 2: `newLan` changes the network and is not read: put links for a LAN, and \
+                 losses into `link` or `access` of the scenario",
+            ),
+            (
+                "\n$ns lossmodel $em $n(0) $n(2)",
+                "line 2: `lossmodel` changes the network and is not read: put links for a LAN, and \
+                 losses into `link` or `access` of the scenario",
             ),
             (
                 "$ns duplex-link $n(0) $n(1) 1Mb 1ms DropTail\n\
