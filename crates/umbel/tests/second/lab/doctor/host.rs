@@ -64,6 +64,35 @@ fn a_firewall_rule_that_drops_the_data_is_named() {
 }
 
 #[test]
+fn what_a_bridge_on_the_host_does_before_ip_is_named() {
+    let Some(lab) = lab(&Topology::star(2)) else { return };
+    let host = lab.host("h1").unwrap();
+    sh(
+        host,
+        "ip link add br0 type bridge mcast_snooping 0; ip link set br0 up; \
+         ip link set eth0 master br0",
+    );
+    // The address is still that of the port, the classic mistake.
+    let report = doctor(host, &["--interface", "eth0"]);
+    let port = report.complaint("interface", "problem", "eth0 is a port of the bridge br0");
+    assert!(port.mend.unwrap().contains("--interface br0"));
+    sh(host, "ip addr flush dev eth0; ip addr add 10.99.0.1/24 dev br0");
+    assert!(doctor(host, &["--interface", "br0"]).problems().is_empty());
+    if !has_nft(host) {
+        return;
+    }
+    sh(
+        host,
+        "nft add table bridge b; nft add chain bridge b in '{ type filter hook input priority 0; }'; \
+         nft add rule bridge b in ip daddr 224.0.0.0/4 drop",
+    );
+    let report = doctor(host, &["--interface", "br0"]);
+    let rule = report.complaint("firewall", "problem", "chain `in` of table `bridge b`");
+    sh(host, &rule.mend.unwrap());
+    assert!(doctor(host, &["--interface", "br0"]).problems().is_empty());
+}
+
+#[test]
 fn a_firewall_that_drops_what_feeds_need_is_named() {
     let Some(lab) = lab(&Topology::star(2)) else { return };
     let host = lab.host("h1").unwrap();
