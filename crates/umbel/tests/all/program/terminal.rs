@@ -80,7 +80,7 @@ impl Drop for Terminal {
 
 /// Returns whether a line is one that moves, and neither a summary nor a log.
 fn moves(line: &str) -> bool {
-    let is_log = [" INFO", "DEBUG"].iter().any(|level| line.starts_with(level));
+    let is_log = [" INFO ", " DEBUG "].iter().any(|level| line.contains(level));
     let is_bar = line.contains(['█', '░']) || line.contains("B of ");
     is_bar && !is_log || line.starts_with(is_spinner)
 }
