@@ -239,7 +239,9 @@ impl<'a> Reader<'a> {
             };
             Some((name, (data, data.text().unwrap_or_default().trim())))
         });
-        defaults.chain(own).filter(|(_, (_, text))| !text.is_empty()).collect()
+        let mut all: Data<'a> = defaults.chain(own).collect();
+        all.retain(|_, (_, text)| !text.is_empty());
+        all
     }
 }
 
