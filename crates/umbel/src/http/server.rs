@@ -42,8 +42,7 @@ use super::range::Part;
 /// a proxy. Beyond, the host that has most loses one.
 const CONNECTIONS: usize = 256;
 /// Time after which a connection ends with its next answer, and the time for that.
-const LIFE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 600 });
-const FAREWELL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
+const LIFE: Life = Life { longest: Duration::from_mins(10), farewell: Duration::from_secs(30) };
 /// Time for a request's head, also for the next one of a connection.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 /// Maximum length of a head in bytes.
@@ -53,6 +52,13 @@ const STALLED: Duration = Duration::from_secs(20);
 /// Time for which a request waits for what is not there yet, and the interval of looks.
 const WAIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a connection lasts.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    longest: Duration,
+    farewell: Duration,
+}
 
 /// Files that a server offers. It is asked on the server's thread, and must not block.
 pub(crate) trait Site: Send + Sync + 'static {
@@ -104,6 +110,10 @@ impl Server {
         names: Names,
         site: Arc<dyn Site>,
     ) -> anyhow::Result<Server> {
+        Server::start_with(address, Served { names: Arc::new(names), site, life: LIFE })
+    }
+
+    fn start_with(address: SocketAddr, served: Served) -> anyhow::Result<Server> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .with_context(|| format!("cannot listen to {address}"))?;
@@ -113,7 +123,7 @@ impl Server {
         let run = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    result = accept(listener, names, site) => {
+                    result = accept(listener, served) => {
                         if let Err(error) = result {
                             tracing::error!("HTTP is served no more: {error}");
                         }
@@ -188,11 +198,11 @@ impl Drop for Place {
 struct Served {
     names: Arc<Names>,
     site: Arc<dyn Site>,
+    life: Life,
 }
 
-async fn accept(listener: TcpListener, names: Names, site: Arc<dyn Site>) -> io::Result<()> {
+async fn accept(listener: TcpListener, served: Served) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let served = Served { names: Arc::new(names), site };
     let shares = Shares::new(CONNECTIONS, CONNECTIONS);
     let open = Arc::new(Mutex::new(Open { shares, tasks: HashMap::new() }));
     let mut number = 0;
@@ -222,6 +232,7 @@ async fn accept(listener: TcpListener, names: Names, site: Arc<dyn Site>) -> io:
 async fn serve(stream: TcpStream, place: Place, served: Served) {
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(STALLED));
+    let life = served.life;
     let service = service_fn(|request| {
         place.lock().shares.renew(place.number);
         respond(served.clone(), request)
@@ -234,9 +245,9 @@ async fn serve(stream: TcpStream, place: Place, served: Served) {
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = tokio::time::sleep(LIFE) => {
+        () = tokio::time::sleep(life.longest) => {
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(FAREWELL, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(life.farewell, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -263,7 +274,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, _) = request.into_parts();
-    let Served { names, site } = served;
+    let Served { names, site, .. } = served;
     let path = percent_decode_str(head.uri.path()).decode_utf8().ok();
     let mut response = if let Some(status) = refuse_host(&head, &names) {
         empty(status)
@@ -524,13 +535,16 @@ mod tests {
 
     #[test]
     fn no_connection_lasts_for_ever() {
-        let server = server();
+        let second = Duration::from_secs(1);
+        let life = Life { longest: 2 * second, farewell: second };
+        let served = Served { names: Arc::new(Names::default()), site: Arc::new(Fixed), life };
+        let server = Server::start_with("127.0.0.1:0".parse().unwrap(), served).unwrap();
         let mut stream = connect_from(&server, "127.0.0.2").unwrap();
         let started = Instant::now();
         while status(&mut stream) {
             assert!(started.elapsed() < Duration::from_mins(1), "it still asks");
             std::thread::sleep(Duration::from_millis(100));
         }
-        assert!(started.elapsed() >= LIFE);
+        assert!(started.elapsed() >= life.longest);
     }
 }
