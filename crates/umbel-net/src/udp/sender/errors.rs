@@ -69,7 +69,7 @@ pub enum SendError {
         to: SocketAddr,
         /// The interface.
         interface: String,
-        /// The command that adds a route.
+        /// The command that adds a route, or tells of it.
         command: String,
     },
     /// The interface is down or has disappeared.
@@ -107,7 +107,7 @@ impl SendError {
             },
             Errno::EPERM | Errno::EACCES => SendError::Refused(to),
             Errno::ENETUNREACH | Errno::EHOSTUNREACH => {
-                let command = route_command(family, interface);
+                let command = route_command(to.ip(), family, interface);
                 SendError::Unreachable { to, interface: name, command }
             }
             Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO => SendError::Down(name),
@@ -129,11 +129,12 @@ impl SendError {
     }
 }
 
-/// Returns the command that routes groups to an interface. Linux routes them by itself, except
-/// IPv6 groups on the loopback interface.
-fn route_command(family: Family, interface: &Interface) -> String {
+/// Returns the command that routes groups to an interface, or tells how a host is routed. Linux
+/// routes groups by itself, except IPv6 groups on the loopback interface.
+fn route_command(to: IpAddr, family: Family, interface: &Interface) -> String {
     let name = &interface.name;
     match family {
+        _ if !to.is_multicast() => format!("ip route get {to}"),
         Family::V4 => format!("ip route add 224.0.0.0/4 dev {name}"),
         Family::V6 => {
             let kind = if interface.loopback { "local" } else { "multicast" };
