@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use umbel_engine::host::Mailbox;
-use umbel_net::interface::Interface;
+use umbel_net::interface::{Family, Interface};
 use umbel_net::session::signing;
 use umbel_wire::session::SessionKind;
 
+use super::watch::is_same;
 use super::{Acquaintance, KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
 
@@ -107,15 +108,24 @@ impl<I: Send + 'static> Succession<I> {
             // The network may have gone since.
             station.wait_for_network(&note)?;
             let interface = station.interface_of(&kind)?;
-            let watched = (kind, silence.clone());
+            // A feed's tree has a place for an address.
+            let family = Family::of(kind.source().ip());
+            let own = matches!(kind, SessionKind::Feed(_)).then(|| interface.address(family).ok());
+            let watched = (kind.clone(), silence.clone(), own.flatten());
             let watch = Watch::start(station, selector.clone(), watched, tell)?;
             let replaced = receive(session, &interface, wiring, silence);
             let successor = watch.stop().filter(|_| matches!(replaced, Ok(true)));
-            let next = successor.and_then(|(heard, kind)| Some((heard, S::of(&kind)?.clone())));
-            let Some(next) = next else { return replaced.map(drop) };
-            note(&format!("the source of `{}` was started again", selector.name));
-            (station, session) = next;
-            if let Some((known, pin)) = known.as_ref().zip(selector.pin)
+            let Some((heard, successor)) = successor else { return replaced.map(drop) };
+            let Some(next) = S::of(&successor).cloned() else { return replaced.map(drop) };
+            let moved = is_same(&successor, &kind);
+            if moved {
+                note("the address of this host has changed: joining the feed again");
+            } else {
+                note(&format!("the source of `{}` was started again", selector.name));
+            }
+            (station, session) = (heard, next);
+            if !moved
+                && let Some((known, pin)) = known.as_ref().zip(selector.pin)
                 && let Err(error) = known.follow(&mut selector, (pin, session.version()))
             {
                 note(&format!("{error:#}"));

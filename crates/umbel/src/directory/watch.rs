@@ -6,13 +6,18 @@
 //! Whoever sends an earlier announcement again seems to answer, too. So while nothing is heard of
 //! the session itself, a later one of the same sender takes its place in any case, and the directory
 //! is asked for one.
+//!
+//! It is also seen whether this host still has the address at which a feed is received: a receiver
+//! has one place in the feed's tree, and another address needs another place.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use umbel_net::interface::Interface;
 use umbel_net::wake::Waker;
 use umbel_wire::session::{FindSessions, SessionKind};
 
@@ -32,6 +37,9 @@ const ASK_MAX: Duration = Duration::from_mins(1);
 
 /// Time without a sign of the source after which it counts as silent.
 const SILENT: Duration = Duration::from_secs(5);
+
+/// Time for which this host's address may be gone: leases are renewed, and cables plugged in again.
+const LOST: Duration = Duration::from_secs(3);
 
 /// Whether nothing is heard of the session that is received, as its host says.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +74,8 @@ impl Signs {
 pub(crate) enum News {
     /// Another session takes its place.
     Replaced,
+    /// This host has no longer the address at which it is received.
+    Moved,
     /// Its source has announced its end.
     Over,
 }
@@ -79,8 +89,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches `session`, and tells the host when it is over or has a successor. The host says
-    /// whether it is silent.
+    /// Watches `session`, and tells the host when it is over, has a successor, or is not received at
+    /// `address` any more, if that matters. The host says whether it is silent.
     ///
     /// # Errors
     ///
@@ -88,18 +98,20 @@ impl Watch {
     pub(crate) fn start(
         station: Station,
         selector: SessionSelector,
-        (session, silence): (SessionKind, Silence),
+        (session, silence, address): (SessionKind, Silence, Option<IpAddr>),
         tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Watch> {
         let (waker, stopped) = (station.waker(), Arc::new(AtomicBool::new(false)));
-        let mut watch = Watching { station, selector, session, silence, stopped: stopped.clone() };
+        let (own, stopping) = (Own { address, lost: None }, stopped.clone());
+        let mut watch = Watching { station, selector, session, silence, own, stopped: stopping };
         let run = move || {
             let successor = watch.run(&tell).unwrap_or_else(|error| {
                 tracing::debug!("the directory is watched no more: {error:#}");
                 None
             });
-            if successor.is_some() {
-                tell(News::Replaced);
+            if let Some(successor) = &successor {
+                let moved = is_same(successor, &watch.session);
+                tell(if moved { News::Moved } else { News::Replaced });
             }
             (watch.station, successor)
         };
@@ -107,7 +119,8 @@ impl Watch {
         Ok(Watch { thread, stopped, waker })
     }
 
-    /// Ends the watch. Returns the successor, if there is one.
+    /// Ends the watch. Returns the successor, if there is one: the session itself if this host has
+    /// moved.
     pub(crate) fn stop(self) -> Option<(Station, SessionKind)> {
         self.stopped.store(true, Ordering::Release);
         self.waker.wake();
@@ -121,7 +134,28 @@ struct Watching {
     selector: SessionSelector,
     session: SessionKind,
     silence: Silence,
+    own: Own,
     stopped: Arc<AtomicBool>,
+}
+
+/// The address at which a session is received, if it matters.
+struct Own {
+    address: Option<IpAddr>,
+    /// Time since which it is gone.
+    lost: Option<Instant>,
+}
+
+impl Own {
+    /// Returns whether the host has moved.
+    fn is_gone(&mut self) -> bool {
+        let Some(address) = self.address else { return false };
+        let has = |all: Vec<Interface>| all.iter().any(|interface| interface.has(address));
+        if Interface::list().map_or(true, has) {
+            self.lost = None;
+            return false;
+        }
+        self.lost.get_or_insert_with(Instant::now).elapsed() >= LOST
+    }
 }
 
 impl Watching {
@@ -129,6 +163,9 @@ impl Watching {
         let mut over = false;
         let (mut asked, mut pause) = (Instant::now(), ASK);
         while self.listen(LOOK)? {
+            if self.own.is_gone() {
+                return Ok(Some(self.session.clone()));
+            }
             let directory = self.station.directory();
             if others(directory, &self.selector, &self.session).next().is_none() {
                 if !over && !is_announced(directory, &self.session) {
@@ -178,7 +215,7 @@ impl Watching {
 }
 
 /// Returns whether both are the same session, in any versions.
-fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
+pub(super) fn is_same(one: &SessionKind, other: &SessionKind) -> bool {
     (one.tsi(), one.source()) == (other.tsi(), other.source())
 }
 

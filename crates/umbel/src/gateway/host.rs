@@ -302,7 +302,7 @@ impl<F: Fetch> Host<Receiver> for GatewayHost<F> {
                 self.board.shelf().end();
                 self.observer.note("the stream is over; what is held is served for 30 s more");
             }
-            Input::News(News::Replaced) => {
+            Input::News(News::Replaced | News::Moved) => {
                 self.summary.replaced = true;
                 self.leave(io);
                 io.stop();

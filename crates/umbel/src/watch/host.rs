@@ -267,7 +267,7 @@ impl<S: Screen> Host<Receiver> for WatchHost<S> {
 
     fn input(&mut self, io: &mut Machine<'_>, input: Input) {
         match input {
-            Input::News(News::Replaced) => self.summary.replaced = true,
+            Input::News(News::Replaced | News::Moved) => self.summary.replaced = true,
             Input::News(News::Over) => self.summary.over = true,
             Input::Closed { failed } => {
                 self.summary.closed = failed.is_none();

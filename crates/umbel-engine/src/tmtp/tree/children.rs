@@ -130,8 +130,14 @@ impl Tree {
         hops: u8,
     ) -> Result<(), DropReason> {
         let radius = self.radius();
+        if self.family.get(sender).is_some_and(|known| known.address != arrival.from) {
+            if !self.keyed {
+                return Err(DropReason::ForgedChild);
+            }
+            // Its host has moved.
+            self.part(sender, Parting::Left);
+        }
         match self.family.get(sender) {
-            Some(known) if known.address != arrival.from => return Err(DropReason::ForgedChild),
             // The confirmation was lost.
             Some(known) if known.nonce == request.nonce && known.role == request.role => {}
             _ => {

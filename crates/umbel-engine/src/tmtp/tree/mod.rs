@@ -101,7 +101,7 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{Beacon, Body, Heartbeat, Message, NodeId, Role, Standing, Timing, limits};
 
 use super::text::cut;
-use super::{DropReason, NodeConfig, TreeConfig, TreeView};
+use super::{Authentication, DropReason, NodeConfig, TreeConfig, TreeView};
 use crate::Instant;
 use crate::timers::timers;
 pub(super) use answers::Answers;
@@ -159,6 +159,8 @@ pub(super) struct Tree {
     flat: bool,
     /// Requests name the node that is asked, since its number is a digest of its keys.
     names_parent: bool,
+    /// Who asks for a place has shown its number and address, so it is the same node at another one.
+    keyed: bool,
     random: Xoshiro256PlusPlus,
     role: Role,
     stage: Stage,
@@ -213,6 +215,7 @@ impl Tree {
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
             names_parent: node.has_keys(),
+            keyed: node.authentication != Authentication::Paper,
             random,
             role,
             stage: Stage::Outside,

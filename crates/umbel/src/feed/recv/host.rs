@@ -394,6 +394,19 @@ impl<S: FeedStore> RecvHost<S> {
         self.stage = Stage::Gone;
     }
 
+    /// Handles a change of this host's address: it needs a new place in the tree.
+    fn on_moved(&mut self, io: &mut Machine<'_, S>) {
+        if matches!(self.stage, Stage::Leaving(_) | Stage::Gone) {
+            return;
+        }
+        if self.is_pipe() {
+            return self.give_up(io, "the address of this host has changed");
+        }
+        self.replaced = true;
+        // Nothing can be said to the parent from here.
+        self.stage = Stage::Gone;
+    }
+
     /// Returns whether the engine has every block up to the end.
     fn is_complete(&self, engine: &Receiver<S::Sink>) -> bool {
         let (held, known) = engine.progress();
@@ -506,6 +519,7 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 self.give_up(io, &reason);
             }
             Input::Replaced => self.on_replaced(io),
+            Input::Moved => self.on_moved(io),
             Input::Interrupt => self.interrupted = true,
         }
         self.advance(io);

@@ -305,7 +305,13 @@ pub fn recv(
     let mut target = std::mem::replace(&mut options.target, Target::Unsaid);
     let mut past = RecvSummary::default();
     // The end of a feed comes with its packets.
-    let news = |news| (news == News::Replaced).then_some(Input::Replaced);
+    let news = |news| match news {
+        News::Replaced => Some(Input::Replaced),
+        News::Moved => Some(Input::Moved),
+        News::Over => None,
+    };
+    // A host that moves is the same node for the source.
+    let mut node = None;
     succession.run(
         (&options.feed, feed),
         news,
@@ -317,7 +323,7 @@ pub fn recv(
                 Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
             };
             let target = std::mem::replace(&mut target, again);
-            let around = (wiring, silence, &stop);
+            let around = (wiring, silence, &stop, &mut node);
             let summary = receive((feed, key), &options, target, interface, &observer, around)?;
             past = summary.after(&past);
             Ok(past.replaced)
@@ -326,6 +332,9 @@ pub fn recv(
     Ok(past)
 }
 
+/// A feed, and what this host is to its source.
+type KnownNode = (Tsi, (NodeId, Authentication));
+
 /// Receives one feed, until it is complete, cannot be completed, or is replaced.
 fn receive(
     (feed, key): (Feed, [u8; 32]),
@@ -333,7 +342,7 @@ fn receive(
     target: Target,
     interface: &Interface,
     observer: &Arc<dyn RecvObserver>,
-    (wiring, silence, stop): (Wiring<Input>, Silence, &Interrupted),
+    (wiring, silence, stop, known): (Wiring<Input>, Silence, &Interrupted, &mut Option<KnownNode>),
 ) -> anyhow::Result<RecvSummary> {
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
@@ -364,7 +373,11 @@ fn receive(
     };
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate, options.tree_port)?;
-    let new_node = super::new_node(feed.tsi, token, admission.secret.map(List::On))?;
+    let new_node = match known {
+        Some((tsi, node)) if *tsi == feed.tsi => node.clone(),
+        _ => super::new_node(feed.tsi, token, admission.secret.map(List::On))?,
+    };
+    *known = Some((feed.tsi, new_node.clone()));
     let mut config = config(&feed, new_node, options.name.clone(), options.start)?;
     config.receipt = admission.secret.or(token).map(|secret| ReceiptKey::new(&secret));
     config.patience = options.patience;

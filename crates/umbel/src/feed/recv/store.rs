@@ -24,6 +24,8 @@ pub(crate) enum Input {
     Written(Result<(), String>),
     /// Another feed takes the place of this one.
     Replaced,
+    /// This host has no longer the address at which it receives.
+    Moved,
     /// The user interrupts the reception.
     Interrupt,
 }

@@ -127,6 +127,24 @@ fn what_starts_before_the_network_waits_for_it() {
 }
 
 #[test]
+fn a_receiver_that_moves_keeps_its_place_and_both_ends_agree() {
+    let Some(lab) = lab(&star(2, Impairment::none())) else { return };
+    let feeds = Feeds::new(&lab, FILES);
+    let mut sender = feeds.send(&["--rate", "5M", "--wait-for", "2"]);
+    let mut receivers = ["h2", "h3"].map(|host| feeds.recv(host, &[]));
+    receivers[0].process.wait_for_event("item", MINUTE);
+    let other = "ip addr flush dev eth0 scope global; ip addr add 10.1.0.77/16 dev eth0; \
+                 ip route replace default dev eth0";
+    sh(lab.host("h2").unwrap(), other);
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    assert!(notes(&receivers[0].process).contains("the address of this host has changed"));
+    let summary = sender.wait_done(SOON);
+    assert_eq!((number(&summary, "done"), number(&summary, "without")), (2, 0), "{summary}");
+}
+
+#[test]
 fn of_two_runs_in_one_directory_the_second_has_what_the_first_brought() {
     let Some(lab) = lab(&star(1, Impairment::none())) else { return };
     let feeds = Feeds::new(&lab, FILES);

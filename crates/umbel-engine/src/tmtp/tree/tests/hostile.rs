@@ -5,6 +5,7 @@ use umbel_wire::tmtp::{
     limits,
 };
 
+use super::super::Parting;
 use super::*;
 
 fn seconds(s: u64) -> Duration {
@@ -426,6 +427,27 @@ fn one_host_does_not_take_all_places() {
     let message = Message { feed: FEED, sender: NodeId(5), body };
     give(&mut world, 0, arrival(8, 0), &message).unwrap();
     assert_eq!(world.tree(0).view().members, 4, "another host has its place");
+}
+
+#[test]
+fn who_asks_at_another_address_takes_its_old_place_if_it_has_shown_who_it_is() {
+    let mut world = World::row(2, TreeConfig::default());
+    let child = world.join(1);
+    world.run_acknowledging(seconds(3));
+    let id = world.tree(child).id;
+    let elsewhere = world.add(NodeId(99), 1);
+    let body = Body::JoinRequest(JoinRequest { role: Role::Manager, ..request(1) });
+    let message = Message { feed: FEED, sender: id, body };
+    let taken = give(&mut world, 0, arrival(elsewhere, 1), &message);
+    assert_eq!(taken, Err(DropReason::ForgedChild));
+    assert_eq!(world.tree(0).child(id).unwrap().address, address(child));
+    world.tree_mut(0).keyed = true;
+    give(&mut world, 0, arrival(elsewhere, 1), &message).unwrap();
+    assert_eq!(world.tree(0).child(id).unwrap().address, address(elsewhere));
+    assert_eq!(world.tree(0).view().children, 1);
+    let left = TreeEvent::ChildLeft { id, why: Parting::Left };
+    world.drain(0);
+    assert!(world.events(0).ends_with(&[left, TreeEvent::ChildJoined { id }]));
 }
 
 #[test]
