@@ -71,6 +71,8 @@ pub trait Program: Parser {
     /// Commands of another program whose tables a configuration file may also have. If there are
     /// any, options that stand in no table may be that program's, too.
     const FOREIGN: &'static [&'static str] = &[];
+    /// Whether JSON has the time.
+    const TIMED: bool = true;
     /// Arrangement of the program's help.
     const ARRANGEMENT: Arrangement;
 
@@ -119,6 +121,7 @@ pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
     fail_beyond_limits();
     start_logging(verbose);
     let output = Output::new(json, quiet);
+    let output = if P::TIMED { output } else { output.without_time() };
     let output = match progress {
         Some(progress) => output.with_progress(progress),
         None => output,

@@ -48,6 +48,7 @@ impl FromStr for Progress {
 pub struct Output {
     json: bool,
     quiet: bool,
+    timed: bool,
     progress: Progress,
     /// Time of the last object about progress.
     told: Arc<Mutex<Option<Instant>>>,
@@ -62,7 +63,14 @@ impl Output {
         let moves = std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
         let terminal = std::io::stderr().is_terminal() && moves;
         let progress = if quiet { Progress::Off } else { Progress::Changes };
-        Output { json, quiet, progress, told: Arc::default(), terminal, broken: Arc::default() }
+        let (told, broken) = (Arc::default(), Arc::default());
+        Output { json, quiet, timed: true, progress, told, terminal, broken }
+    }
+
+    /// Leaves the time out of JSON: what runs again says the same.
+    #[must_use]
+    pub fn without_time(self) -> Output {
+        Output { timed: false, ..self }
     }
 
     /// Sets how often programs hear of progress, and whether people see it.
@@ -98,9 +106,11 @@ impl Output {
             if event.is_some_and(|event| PERIODIC.contains(&event)) && !self.tells_progress() {
                 return;
             }
-            let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
             object.insert("format".to_owned(), FORMAT.into());
-            object.insert("time".to_owned(), now.into());
+            if self.timed {
+                let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+                object.insert("time".to_owned(), now.into());
+            }
         }
         self.print(&escape(&value.to_string()));
     }
