@@ -75,6 +75,10 @@ impl Ways {
             }
         }
         let Some(interface) = interface else { return };
+        // Hosts that send to groups have such a route. It leads to no router.
+        if to.is_some_and(|to| to.is_multicast()) {
+            return;
+        }
         let any: IpAddr = match route.header.address_family {
             AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
             _ => Ipv6Addr::UNSPECIFIED.into(),
@@ -289,6 +293,14 @@ mod tests {
         for (to, len) in [("10.1.0.0", 24), ("10.1.0.64", 26), ("fe80::", 64)] {
             ways.on_link.insert((InterfaceId(1), to.parse().unwrap(), len));
         }
+        // That of a host for all groups, which commands name where there is no default route.
+        let mut groups = RouteMessage::default();
+        groups.header.address_family = AddressFamily::Inet;
+        groups.header.kind = RouteType::Unicast;
+        groups.header.destination_prefix_length = 4;
+        let to = RouteAttribute::Destination(RouteAddress::Inet([224, 0, 0, 0].into()));
+        groups.attributes = vec![RouteAttribute::Oif(1), to];
+        ways.add(&groups);
         assert!(!leads(&ways, 1, Family::Ipv4) && !leads(&ways, 1, Family::Ipv6));
         ways.gateways.insert((InterfaceId(1), "fe80::9".parse().unwrap()));
         assert!(!leads(&ways, 1, Family::Ipv4) && leads(&ways, 1, Family::Ipv6));
