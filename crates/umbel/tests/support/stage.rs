@@ -63,12 +63,18 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long a service has to say something, if the page does not show what.
 const FIRST_WORD: Duration = Duration::from_millis(1500);
 
+/// Ends what a shell has started in the background. What is here may be a lab of its own, which a
+/// page that fails does not take down.
+const END: &str = "kill $(jobs -p) 2>/dev/null\nexit\n";
+const END_HERE: &str = "umbel lab down >/dev/null 2>&1\nkill $(jobs -p) 2>/dev/null\nexit\n";
+
 /// A page's machines, files and processes.
 struct Stage<'lab> {
     lab: &'lab Lab,
+    /// They end before the place, which says what is to be ended.
+    shells: BTreeMap<String, Shell>,
     place: TempDir,
     pin: String,
-    shells: BTreeMap<String, Shell>,
     count: usize,
     /// Services with their output, and whether they have to end well.
     services: Vec<(String, PathBuf)>,
@@ -78,12 +84,13 @@ struct Stage<'lab> {
 struct Shell {
     child: Child,
     input: ChildStdin,
+    /// Commands that end what it may have left running.
+    end: &'static str,
 }
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // What it has started in the background ends with the lab, or here.
-        let _ = self.input.write_all(b"kill $(jobs -p) 2>/dev/null\nexit\n");
+        let _ = self.input.write_all(self.end.as_bytes());
         let _ = self.child.wait();
     }
 }
@@ -188,16 +195,17 @@ impl<'lab> Stage<'lab> {
     /// Starts a machine's shell where it has none.
     fn shell(&mut self, machine: &str) -> &mut Shell {
         if !self.shells.contains_key(machine) {
-            let mut command = match machine {
-                "here" => Command::new("bash"),
-                host => self.lab.host(host).unwrap().command("bash"),
+            let host = |host| self.lab.host(host).unwrap().command("bash");
+            let (mut command, end) = match machine {
+                "here" => (Command::new("bash"), END_HERE),
+                machine => (host(machine), END),
             };
             self.prepare(&mut command, machine);
             command.arg("--norc").stdin(Stdio::piped()).stdout(Stdio::null());
             command.stderr(Stdio::null());
             let mut child = command.spawn().unwrap();
             let input = child.stdin.take().unwrap();
-            self.shells.insert(machine.to_owned(), Shell { child, input });
+            self.shells.insert(machine.to_owned(), Shell { child, input, end });
         }
         self.shells.get_mut(machine).unwrap()
     }
