@@ -11,7 +11,7 @@ use serde_json::json;
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
 use umbel_engine::units::{ByteCount, Rate, counted};
-use umbel_net::interface::{Family, Interface};
+use umbel_net::interface::Family;
 use umbel_wire::{Channel, Scheme};
 
 use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_served};
@@ -21,12 +21,11 @@ use super::output::{Output, plain};
 use super::pace::PaceArgs;
 use super::token::TokenFileArgs;
 use super::{left_out, signals};
-use crate::endpoint::interface;
+use crate::endpoint::interface::{self, OwnAddress};
 use crate::serve::{ClientReport, ControlChoice, Report, ServeOptions, Server};
 use crate::state;
 
-/// Time for which the address of the channel may be gone before the server starts anew: leases are
-/// renewed, and cables plugged in again.
+/// Time for which the address of the channel may be gone before the server starts anew.
 const LOST: Duration = Duration::from_secs(6);
 /// Exit code of `--strict` if something cannot be served; as that of rsync.
 const LEFT_OUT: u8 = 23;
@@ -240,14 +239,13 @@ fn watch(server: &Server, signals: &signals::Watch, meter: &Meter, output: &Outp
     let mut last = (Instant::now(), 0);
     // The reason that packets do not leave is told when it changes, not each time it is noticed.
     let mut told: Option<String> = None;
-    let (mut aside, mut address_seen) = (BTreeSet::new(), Instant::now());
+    let mut aside = BTreeSet::new();
+    let mut address = OwnAddress::new(server.channel().source, LOST);
     while !signals.wait(Duration::from_millis(250)) {
         if !server.is_running() {
             break;
         }
-        if !is_lost(server) {
-            address_seen = Instant::now();
-        } else if address_seen.elapsed() >= LOST {
+        if address.is_lost() {
             let Channel { source, .. } = server.channel();
             let address = source.map_or_else(String::new, |source| source.to_string());
             let name = &server.interface().name;
@@ -268,12 +266,6 @@ fn watch(server: &Server, signals: &signals::Watch, meter: &Meter, output: &Outp
         }
     }
     false
-}
-
-/// Returns whether no interface has the address any more from which the server sends.
-fn is_lost(server: &Server) -> bool {
-    let Some(source) = server.channel().source else { return false };
-    Interface::list().is_ok_and(|all| !all.iter().any(|interface| interface.has(source)))
 }
 
 fn announce(server: &Server, output: &Output) {

@@ -11,7 +11,7 @@ use umbel_net::interface::{Family, Interface};
 use umbel_net::session::signing;
 use umbel_wire::session::SessionKind;
 
-use super::watch::is_same;
+use super::watch::{Watched, is_same};
 use super::{Acquaintance, KnownSenders, News, SessionSelector, Silence, Sought, Station, Watch};
 use crate::endpoint::{Interrupt, Wiring};
 
@@ -111,7 +111,8 @@ impl<I: Send + 'static> Succession<I> {
             // A feed's tree has a place for an address.
             let family = Family::of(kind.source().ip());
             let own = matches!(kind, SessionKind::Feed(_)).then(|| interface.address(family).ok());
-            let watched = (kind.clone(), silence.clone(), own.flatten());
+            let watched =
+                Watched { session: kind.clone(), silence: silence.clone(), address: own.flatten() };
             let watch = Watch::start(station, selector.clone(), watched, tell)?;
             let replaced = receive(session, &interface, wiring, silence);
             let successor = watch.stop().filter(|_| matches!(replaced, Ok(true)));

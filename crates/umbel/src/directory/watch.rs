@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use umbel_net::interface::Interface;
 use umbel_net::wake::Waker;
 use umbel_wire::session::{FindSessions, SessionKind};
 
 use super::{Directory, SessionSelector, Station};
+use crate::endpoint::interface::OwnAddress;
 
 /// Interval at which the directory is inspected.
 const LOOK: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ const ASK_MAX: Duration = Duration::from_mins(1);
 /// Time without a sign of the source after which it counts as silent.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// Time for which this host's address may be gone: leases are renewed, and cables plugged in again.
+/// Time for which this host's address may be gone.
 const LOST: Duration = Duration::from_secs(3);
 
 /// Whether nothing is heard of the session that is received, as its host says.
@@ -80,6 +80,15 @@ pub(crate) enum News {
     Over,
 }
 
+/// A session that is being received.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) session: SessionKind,
+    pub(crate) silence: Silence,
+    /// This host's address for it, if it matters.
+    pub(crate) address: Option<IpAddr>,
+}
+
 /// Watches the directory while a session is received.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -89,8 +98,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches `session`, and tells the host when it is over, has a successor, or is not received at
-    /// `address` any more, if that matters. The host says whether it is silent.
+    /// Watches a session, and tells the host when it is over, has a successor, or is not received at
+    /// its address any more. The host says whether it is silent.
     ///
     /// # Errors
     ///
@@ -98,11 +107,12 @@ impl Watch {
     pub(crate) fn start(
         station: Station,
         selector: SessionSelector,
-        (session, silence, address): (SessionKind, Silence, Option<IpAddr>),
+        watched: Watched,
         tell: impl Fn(News) + Send + 'static,
     ) -> io::Result<Watch> {
         let (waker, stopped) = (station.waker(), Arc::new(AtomicBool::new(false)));
-        let (own, stopping) = (Own { address, lost: None }, stopped.clone());
+        let Watched { session, silence, address } = watched;
+        let (own, stopping) = (OwnAddress::new(address, LOST), stopped.clone());
         let mut watch = Watching { station, selector, session, silence, own, stopped: stopping };
         let run = move || {
             let successor = watch.run(&tell).unwrap_or_else(|error| {
@@ -134,28 +144,8 @@ struct Watching {
     selector: SessionSelector,
     session: SessionKind,
     silence: Silence,
-    own: Own,
+    own: OwnAddress,
     stopped: Arc<AtomicBool>,
-}
-
-/// The address at which a session is received, if it matters.
-struct Own {
-    address: Option<IpAddr>,
-    /// Time since which it is gone.
-    lost: Option<Instant>,
-}
-
-impl Own {
-    /// Returns whether the host has moved.
-    fn is_gone(&mut self) -> bool {
-        let Some(address) = self.address else { return false };
-        let has = |all: Vec<Interface>| all.iter().any(|interface| interface.has(address));
-        if Interface::list().map_or(true, has) {
-            self.lost = None;
-            return false;
-        }
-        self.lost.get_or_insert_with(Instant::now).elapsed() >= LOST
-    }
 }
 
 impl Watching {
@@ -163,7 +153,7 @@ impl Watching {
         let mut over = false;
         let (mut asked, mut pause) = (Instant::now(), ASK);
         while self.listen(LOOK)? {
-            if self.own.is_gone() {
+            if self.own.is_lost() {
                 return Ok(Some(self.session.clone()));
             }
             let directory = self.station.directory();

@@ -63,6 +63,32 @@ fn is_port(interface: &Interface) -> bool {
     Path::new("/sys/class/net").join(&interface.name).join("brport").exists()
 }
 
+/// The address that a command sends from, if it has one of its own. It may be gone for a while:
+/// leases are renewed, and cables plugged in again.
+#[derive(Debug)]
+pub(crate) struct OwnAddress {
+    address: Option<IpAddr>,
+    patience: Duration,
+    seen: Instant,
+}
+
+impl OwnAddress {
+    /// Begins to watch an address, which may be gone for so long.
+    pub(crate) fn new(address: Option<IpAddr>, patience: Duration) -> OwnAddress {
+        OwnAddress { address, patience, seen: Instant::now() }
+    }
+
+    /// Returns whether no interface has had the address for longer than that.
+    pub(crate) fn is_lost(&mut self) -> bool {
+        let Some(address) = self.address else { return false };
+        let has = |all: Vec<Interface>| all.iter().any(|interface| interface.has(address));
+        if Interface::list().map_or(true, has) {
+            self.seen = Instant::now();
+        }
+        self.seen.elapsed() >= self.patience
+    }
+}
+
 /// Waits until there is an interface as the user wants it, and tells `note` why it waits. `pause`
 /// waits for a while and returns whether to give up; `None` is returned then.
 ///

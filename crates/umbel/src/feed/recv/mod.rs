@@ -323,7 +323,7 @@ pub fn recv(
                 Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
             };
             let target = std::mem::replace(&mut target, again);
-            let around = (wiring, silence, &stop, &mut node);
+            let around = Around { wiring, silence, stop: &stop, node: &mut node };
             let summary = receive((feed, key), &options, target, interface, &observer, around)?;
             past = summary.after(&past);
             Ok(past.replaced)
@@ -332,8 +332,21 @@ pub fn recv(
     Ok(past)
 }
 
-/// A feed, and what this host is to its source.
-type KnownNode = (Tsi, (NodeId, Authentication));
+/// What the reception of one feed shares with the command.
+struct Around<'a> {
+    wiring: Wiring<Input>,
+    silence: Silence,
+    stop: &'a Interrupted,
+    /// What this host was to the source of a feed.
+    node: &'a mut Option<KnownNode>,
+}
+
+/// What a host is to the source of a feed.
+struct KnownNode {
+    feed: Tsi,
+    id: NodeId,
+    authentication: Authentication,
+}
 
 /// Receives one feed, until it is complete, cannot be completed, or is replaced.
 fn receive(
@@ -342,8 +355,9 @@ fn receive(
     target: Target,
     interface: &Interface,
     observer: &Arc<dyn RecvObserver>,
-    (wiring, silence, stop, known): (Wiring<Input>, Silence, &Interrupted, &mut Option<KnownNode>),
+    around: Around<'_>,
 ) -> anyhow::Result<RecvSummary> {
+    let Around { wiring, silence, stop, node: known } = around;
     if feed.token && options.token.is_none() {
         bail!("`{}` needs a token: give it by --token", feed.name);
     }
@@ -373,11 +387,12 @@ fn receive(
     };
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate, options.tree_port)?;
-    let new_node = match known {
-        Some((tsi, node)) if *tsi == feed.tsi => node.clone(),
-        _ => super::new_node(feed.tsi, token, admission.secret.map(List::On))?,
+    let new_node = match known.take().filter(|known| known.feed == feed.tsi) {
+        Some(known) => (known.id, known.authentication),
+        None => super::new_node(feed.tsi, token, admission.secret.map(List::On))?,
     };
-    *known = Some((feed.tsi, new_node.clone()));
+    let (id, authentication) = new_node.clone();
+    *known = Some(KnownNode { feed: feed.tsi, id, authentication });
     let mut config = config(&feed, new_node, options.name.clone(), options.start)?;
     config.receipt = admission.secret.or(token).map(|secret| ReceiptKey::new(&secret));
     config.patience = options.patience;
