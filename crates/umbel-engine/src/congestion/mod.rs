@@ -289,8 +289,10 @@ impl<Who: Ord + Clone> Controller<Who> {
     /// Returns whether the path of a receiver carries so much less than the present rate that it may
     /// soon leave. It is not certain: its machine may have stalled.
     pub(crate) fn is_behind(&self, who: &Who) -> bool {
-        let is_narrow =
-            |path: &Path| path.bound.is_some() && path.carries * config::pace::BEHIND < self.rate;
+        let all_count = self.config.pace_to == PaceTo::All;
+        let is_narrow = |path: &Path| {
+            !all_count && path.bound.is_some() && path.carries * config::pace::BEHIND < self.rate
+        };
         self.left.contains_key(who) || self.paths.get(who).is_some_and(is_narrow)
     }
 

@@ -16,8 +16,8 @@ pub struct PaceOptions {
     pub rate: Option<Rate>,
     /// Share of a queue that others use too.
     pub share: Share,
-    /// Whose paths set the rate.
-    pub pace_to: PaceTo,
+    /// Whose paths set the rate. Default: [`PaceTo::Most`], and [`PaceTo::All`] for a pipe.
+    pub pace_to: Option<PaceTo>,
     /// Rate below which the channel does not go for anybody's path. Default: none.
     pub min_rate: Option<Rate>,
 }
@@ -42,7 +42,7 @@ impl PaceOptions {
         ensure!(least.is_none(), "the least rate is above the highest, {most}");
         let mut config = CongestionConfig::new(most, packet_len.into());
         config.share = self.share;
-        config.pace_to = self.pace_to;
+        config.pace_to = self.pace_to.unwrap_or_default();
         config.min_rate = self.min_rate;
         Ok(config)
     }

@@ -139,7 +139,13 @@ fn the_operator_says_whose_path_counts() {
         let mut spec = paths(&rates, 0.02);
         (spec.config.pace_to, spec.config.min_rate) = (pace_to, min_rate);
         let mut world = World::new(spec);
-        world.run(secs(6.0));
+        for step in 1..=120 {
+            world.run(secs(f64::from(step) * 0.05));
+            let behind = (0..rates.len()).filter(|who| world.controller.is_behind(who));
+            // Only the operator's least rate parts any of all.
+            let all_count = pace_to == PaceTo::All && min_rate.is_none();
+            assert!(!all_count || behind.count() == 0, "{step}");
+        }
         assert_eq!(left(&world), gone, "{pace_to:?} {min_rate:?}");
         let used = got(&world, 2.0, 5.9, rate);
         assert!((0.88..1.05).contains(&used), "{pace_to:?} {min_rate:?}: {used}");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use nix::poll::PollFlags;
+use umbel_engine::congestion::PaceTo;
 use umbel_engine::host::Mailbox;
 use umbel_engine::tmtp::{BlockCount, SourceCommand};
 use umbel_net::session::Signer;
@@ -24,6 +25,7 @@ use umbel_wire::{Digest, Scheme};
 use super::super::admission::Sealing;
 use super::host::Content;
 use super::{SendObserver, What};
+use crate::endpoint::pace::PaceOptions;
 
 /// Bytes of a pipe that are kept, half of them for receivers that lag or come late.
 const PIPE_MEMORY: usize = 64 << 20;
@@ -208,6 +210,15 @@ impl Plan {
             }
             Plan::Pipe(_) => FeedContent::Pipe,
         }
+    }
+
+    /// Returns what is said of the rate, with this content's defaults. Who is left behind fetches
+    /// files, but not what a pipe keeps no longer.
+    pub(super) fn pace(&self, mut said: PaceOptions) -> PaceOptions {
+        if matches!(self, Plan::Pipe(_)) {
+            said.pace_to.get_or_insert(PaceTo::All);
+        }
+        said
     }
 
     /// Returns the length and digest of the head or manifest that comes first, if there is one.

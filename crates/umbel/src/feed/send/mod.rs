@@ -407,7 +407,8 @@ pub fn send(
         version,
     };
     let mut config = config(&feed, authentication, options.max_children, rate)?;
-    config.congestion = Some(options.pace.congestion(rate, most_len)?);
+    let pace = plan.pace(options.pace);
+    config.congestion = Some(pace.congestion(rate, most_len)?);
     config.history = plan.history();
     config.last_word = Some(last_word);
     config.check()?;
