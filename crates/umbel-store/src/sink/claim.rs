@@ -65,21 +65,20 @@ pub enum Attempt {
 
 impl Claimant {
     pub(super) fn new(tree: &Tree, source: &str) -> Claimant {
-        let digest = blake3::hash(source.as_bytes()).to_hex();
-        let name = format!(".{}{PART_SUFFIX}{SUFFIX}", &digest[..16]);
-        Claimant { root: tree.root(), name, file: None }
+        Claimant { root: tree.root(), name: own_name(source, SUFFIX), file: None }
     }
 
     /// Tries to become the only run.
     pub fn attempt(&mut self) -> Attempt {
         loop {
-            let file = match self.file.take().map_or_else(|| self.open(), Ok) {
-                Ok(file) => file,
-                Err(error) => {
-                    tracing::debug!("no lock on the output directory: {error}");
-                    return self.ours(None);
-                }
-            };
+            let file =
+                match self.file.take().map_or_else(|| open_own(&self.root, &self.name, true), Ok) {
+                    Ok(file) => file,
+                    Err(error) => {
+                        tracing::debug!("no lock on the output directory: {error}");
+                        return self.ours(None);
+                    }
+                };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -106,20 +105,6 @@ impl Claimant {
         Attempt::Ours(Claim { root: self.root.clone(), name: self.name.clone(), file })
     }
 
-    /// Opens the file, which is created if necessary. It is written to, so it must not be another
-    /// file in disguise.
-    fn open(&self) -> io::Result<File> {
-        let flags = OFlag::O_RDWR
-            | OFlag::O_CREAT
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_NONBLOCK
-            | OFlag::O_CLOEXEC;
-        let file = openat(&self.root, self.name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        let file = only_name(file.into(), self.name.as_ref()).map_err(io::Error::other)?;
-        let is_file = file.metadata()?.is_file();
-        if is_file { Ok(file) } else { Err(io::Error::other("it is no file")) }
-    }
-
     /// Returns whether the file still has its name.
     fn is_in_place(&self, file: &File) -> bool {
         let id = FileId::of(file).ok();
@@ -144,6 +129,24 @@ impl Drop for Claim {
             let _ = unlinkat(&self.root, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
         }
     }
+}
+
+/// Returns the name of a file of the sink's own that belongs to a source.
+pub(super) fn own_name(source: &str, suffix: &str) -> String {
+    let digest = blake3::hash(source.as_bytes()).to_hex();
+    format!(".{}{PART_SUFFIX}{suffix}", &digest[..16])
+}
+
+/// Opens a file of the sink's own, to read it and to append to it. It is written to, so it must not
+/// be another file in disguise.
+pub(super) fn open_own(root: &OwnedFd, name: &str, create: bool) -> io::Result<File> {
+    let mut flags =
+        OFlag::O_RDWR | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    flags.set(OFlag::O_CREAT, create);
+    let file = openat(root, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let file = only_name(file.into(), name.as_ref()).map_err(io::Error::other)?;
+    let is_file = file.metadata()?.is_file();
+    if is_file { Ok(file) } else { Err(io::Error::other("it is no file")) }
 }
 
 fn read(file: &File) -> Option<String> {

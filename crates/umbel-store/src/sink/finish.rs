@@ -82,7 +82,7 @@ impl Finished {
             return Err(SinkError::Replaced { path: place.path(Role::Part) });
         }
         tree.rename(place, Role::Part, Role::Target, shelf.may_replace(place))?;
-        shelf.finished().insert(place.relative.joined());
+        shelf.brought().put(place.relative.joined(), self.item.version());
         tree.remove(place, Role::Journal)?;
         tree.remove(place, Role::Compact)
     }

@@ -1,6 +1,6 @@
 //! An item as the threads of the sink share it, and the preparation of new items.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
 use super::attributes::{self, Allowed, Counts};
+use super::brought::{Bringer, Brought, Version};
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
 use super::journal::{self, JournalKey, Replay};
@@ -61,6 +62,10 @@ impl Item {
     pub(super) fn len(&self) -> u64 {
         self.partition.object_len()
     }
+
+    pub(super) fn version(&self) -> Version {
+        Version { digest: self.key.item, len: self.len() }
+    }
 }
 
 /// State shared by all threads that add items.
@@ -72,8 +77,8 @@ pub(super) struct Shelf {
     pub(super) preserve_times: bool,
     /// Whether other files at the targets are replaced.
     pub(super) overwrite: bool,
-    /// Paths of finished items, which a later version of the item may replace.
-    pub(super) finished: Mutex<HashSet<String>>,
+    /// Files that a later version of the item may replace.
+    pub(super) brought: Mutex<Brought>,
     /// Whether hidden files of the output directory are written.
     pub(super) hidden: bool,
     /// Permissions of new files.
@@ -150,11 +155,12 @@ impl Shelf {
 
     /// Returns whether another file at the target may be replaced.
     pub(super) fn may_replace(&self, place: &Place) -> bool {
-        self.overwrite || self.finished().contains(&place.relative.joined())
+        let brought = || self.brought().bringer(&place.relative.joined());
+        self.overwrite || brought() == Some(Bringer::ThisRun)
     }
 
-    pub(super) fn finished(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.finished.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn brought(&self) -> std::sync::MutexGuard<'_, Brought> {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn names(&self) -> std::sync::MutexGuard<'_, Names> {
@@ -187,12 +193,21 @@ impl Shelf {
         if is_directory(&stat) {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
-        let Some(file) = self.whole(item, &stat)? else {
+        let path = item.place.relative.joined();
+        let Some(file) = self.whole(item, &stat, item.version())? else {
             if self.may_replace(&item.place) {
+                return Ok(false);
+            }
+            let bringer = self.brought().bringer(&path);
+            if let Some(Bringer::Earlier(version)) = bringer
+                && self.whole(item, &stat, version)?.is_some()
+            {
+                self.brought().note(path);
                 return Ok(false);
             }
             return Err(SinkError::Exists { path: item.place.target.clone() });
         };
+        self.brought().note(path);
         attributes::set(item, &file, self.allowed, &self.unkept);
         // Something remains if a process ended between renaming and cleaning up, or if the file
         // came in another way. The item is there in any case.
@@ -203,19 +218,24 @@ impl Shelf {
     /// Returns whether the target, which appeared while the item was received, is the item.
     pub(super) fn has_appeared(&self, item: &Item) -> bool {
         let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
-        let file = stat.and_then(|stat| self.whole(item, &stat).ok().flatten());
+        let file = stat.and_then(|stat| self.whole(item, &stat, item.version()).ok().flatten());
         file.map(|file| attributes::set(item, &file, self.allowed, &self.unkept)).is_some()
     }
 
-    /// Returns the file at the target, with this metadata, if it is the item.
-    fn whole(&self, item: &Item, stat: &FileStat) -> Result<Option<File>, SinkError> {
-        if !is_regular(stat) || stat.st_size as u64 != item.len() {
+    /// Returns the file at the item's target, with this metadata, if it is this version.
+    fn whole(
+        &self,
+        item: &Item,
+        stat: &FileStat,
+        version: Version,
+    ) -> Result<Option<File>, SinkError> {
+        if !is_regular(stat) || stat.st_size as u64 != version.len {
             return Ok(None);
         }
         let Some(file) = self.tree.open_to_read(&item.place, Role::Target)? else {
             return Ok(None);
         };
-        let is_it = Shelf::digest(item, &file, Role::Target)? == item.key.item;
+        let is_it = Shelf::digest(item, &file, Role::Target)? == version.digest;
         Ok(is_it.then_some(file))
     }
 

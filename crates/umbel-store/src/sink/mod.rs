@@ -31,6 +31,7 @@
 
 mod assembler;
 mod attributes;
+mod brought;
 mod buffers;
 mod claim;
 mod disk;
@@ -256,7 +257,7 @@ impl DiskSink {
             check_space: options.check_space,
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
-            finished: Mutex::default(),
+            brought: Mutex::default(),
             hidden: options.hidden,
             allowed,
             unkept: attributes::Counts::default(),
@@ -293,6 +294,19 @@ impl DiskSink {
     /// text will do that names it.
     pub fn claimant(&self, source: &str) -> Claimant {
         Claimant::new(&self.shared.preparer.shelf.tree, source)
+    }
+
+    /// Lists what comes from now on in the directory, as from `source`, for the next run: what a run
+    /// brought that does not end with [`complete`](Self::complete) may be replaced by another version.
+    /// So may what earlier runs have listed.
+    pub fn resume(&self, source: &str) {
+        let shelf = &self.shared.preparer.shelf;
+        shelf.brought().resume(shelf.tree.root(), source);
+    }
+
+    /// Notes that everything has come that was wanted.
+    pub fn complete(&self) {
+        self.shared.preparer.shelf.brought().complete();
     }
 
     /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).

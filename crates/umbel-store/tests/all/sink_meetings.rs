@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use umbel_store::sink::{Attempt, DiskSink, Held, SinkEvent, SinkOptions};
+use umbel_store::sink::{Attempt, DiskSink, Held, SinkError, SinkEvent, SinkOptions};
 use umbel_wire::Scheme;
 
 use super::sink_support::{Client, Served, StoreBlock};
@@ -141,4 +141,72 @@ fn the_lock_of_a_killed_run_serves_the_next_and_none_leads_elsewhere() {
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
         std::fs::remove_file(&lock).unwrap();
     }
+}
+
+#[test]
+fn what_a_run_brought_may_be_replaced_until_a_run_has_everything() {
+    let version = |toi| Served::new(toi, "d/item", 3_000 + toi as usize, Scheme::ReedSolomon);
+    let receive = |client: &mut Client, served: &Served| {
+        let held = client.add_parts(served);
+        client.complete(served, &held);
+    };
+    let mut client = Client::new();
+    client.sink.resume("source");
+    receive(&mut client, &version(1));
+    receive(&mut client, &version(2));
+    // The run is killed, and the next one finds another version at the source.
+    let mut client = client.restart();
+    let refused = client.sink.add(&version(3).info).unwrap_err();
+    assert!(matches!(refused, SinkError::Exists { .. }), "without the source: {refused}");
+    client.sink.resume("another source");
+    assert!(client.sink.add(&version(3).info).is_err());
+    client.sink.resume("source");
+    receive(&mut client, &version(3));
+    // What has another content than the run left is the user's.
+    let mut client = client.restart_after(|out| std::fs::write(out.join("d/item"), "my").unwrap());
+    client.sink.resume("source");
+    assert!(client.sink.add(&version(4).info).is_err());
+    std::fs::write(client.path().join("d/item"), version(3).content).unwrap();
+    receive(&mut client, &version(4));
+    client.sink.complete();
+    assert_eq!(client.files(), ["d/item"], "the list is removed");
+    let client = client.restart();
+    client.sink.resume("source");
+    assert!(client.sink.add(&version(5).info).is_err());
+    assert!(matches!(client.sink.add(&version(4).info), Ok(Held::AlreadyThere)));
+    assert!(client.sink.add(&version(5).info).is_ok(), "it was that of the source in this run");
+}
+
+#[test]
+fn a_list_that_is_damaged_or_no_file_costs_no_more_than_what_it_says() {
+    let served = Served::new(1, "item", 3_000, Scheme::ReedSolomon);
+    let mut client = Client::new();
+    client.sink.resume("source");
+    let held = client.add_parts(&served);
+    client.complete(&served, &held);
+    let list = |out: &Path| {
+        let mut names = std::fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
+        names.find(|path| path.to_string_lossy().ends_with(".umbel-part.list")).unwrap()
+    };
+    let path = list(client.path());
+    let line = std::fs::read(&path).unwrap();
+    let mut client = client;
+    for text in [&b""[..], b"\xff\xfe\n", b"12 3\n\n \n", &line[..line.len() - 2], &line[9..]] {
+        std::fs::write(&path, text).unwrap();
+        client = client.restart();
+        client.sink.resume("source");
+        let other = Served::new(2, "item", 2_000, Scheme::ReedSolomon);
+        assert!(client.sink.add(&other.info).is_err());
+    }
+    // A link to something of the user's is not written to, and what comes is not listed.
+    let mine = client.path().join("mine");
+    std::fs::write(&mine, "mine").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    symlink(&mine, &path).unwrap();
+    let mut client = client.restart();
+    client.sink.resume("source");
+    let next = Served::new(3, "next", 2_000, Scheme::ReedSolomon);
+    let held = client.add_parts(&next);
+    client.complete(&next, &held);
+    assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
 }

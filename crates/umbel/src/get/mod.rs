@@ -164,6 +164,8 @@ pub fn get(
     if matches!(turn, Turn::Interrupted) {
         return Ok(Summary { interrupted: true, ..Summary::default() });
     }
+    let command = [&[server.to_string()], options.patterns.as_slice()].concat();
+    sink.resume(&command.join("\n"));
     let server = (options.url.clone(), options.credentials);
     let mut machine = Machine::new(server, options.interface, options.discard, news);
     machine.dial_ahead()?;
@@ -181,6 +183,9 @@ pub fn get(
     let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
     if let Some(line) = unkept_line(sink.unkept()) {
         told.note(&line);
+    }
+    if summary.as_ref().is_ok_and(|summary| summary.failures.is_empty() && !summary.interrupted) {
+        sink.complete();
     }
     // What another run waits for is there now.
     drop((sink, turn));

@@ -17,7 +17,7 @@ fn shelf(directory: &Path) -> Shelf {
         check_space: false,
         preserve_times: false,
         overwrite: false,
-        finished: std::sync::Mutex::default(),
+        brought: std::sync::Mutex::default(),
         hidden: false,
         allowed: super::super::attributes::Allowed::of(0o644),
         unkept: super::super::attributes::Counts::default(),

@@ -158,6 +158,27 @@ fn a_release_that_is_replaced_meanwhile_arrives_as_one() {
 }
 
 #[test]
+fn a_get_that_was_killed_is_gone_on_with_in_the_next_release() {
+    let place = Place::with(&[("a", b"old"), ("b", &noise(300, 2_000_000)), ("mine", b"old")]);
+    let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
+    let client = Running::start(&mut place.get_command(&server.url, &["--json"]));
+    wait_until("a whole file and a part", || {
+        place.out().join("a").exists() && place.out().join("mine").exists() && has_begun(&place, "b")
+    });
+    drop(client);
+    for name in ["a", "b", "mine"] {
+        std::fs::write(place.repo().join(name), format!("new {name}")).unwrap();
+    }
+    std::fs::write(place.out().join("mine"), "edited").unwrap();
+    let got = place.get(&server.url, &[]);
+    // What was changed since is the user's.
+    got.failed_with(&["mine", "--overwrite"]);
+    place.assert_received("a");
+    place.assert_received("b");
+    assert_eq!(std::fs::read(place.out().join("mine")).unwrap(), b"edited");
+}
+
+#[test]
 fn a_file_that_vanishes_is_told_and_the_others_come() {
     let place = Place::with(&[("a", b"alpha"), ("b", &noise(8, 50_000)), ("c", b"gamma")]);
     let server = place.serve(&["--rescan", "0"]);
