@@ -73,6 +73,24 @@ pub(super) fn set(item: &Item, file: &File, allowed: Allowed, unkept: &Counts) {
     }
 }
 
+/// Returns whether the file has the permissions and the modification time of its item.
+pub(super) fn fit(item: &Item, file: &File, allowed: Allowed) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let mode = item.mode.map(|mode| allowed.of_item(mode));
+    let modified = item.modified_ns.map(since_1970);
+    mode.is_none_or(|mode| metadata.permissions().mode() & 0o777 == mode)
+        && modified.is_none_or(|wanted| wanted.is_some() && wanted == metadata.modified().ok())
+}
+
+/// Returns the time of this many nanoseconds since 1970, if the system has it.
+fn since_1970(ns: i64) -> Option<SystemTime> {
+    let distance = Duration::from_nanos(ns.unsigned_abs());
+    match ns {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
+    }
+}
+
 /// Returns whether the file has these permissions now.
 fn set_permissions(file: &File, wanted: u32) -> io::Result<bool> {
     let has = || io::Result::Ok(file.metadata()?.permissions().mode() & 0o777);
@@ -85,12 +103,7 @@ fn set_permissions(file: &File, wanted: u32) -> io::Result<bool> {
 
 /// Returns whether the file has this time now, in nanoseconds since 1970, or almost.
 fn set_modified(file: &File, ns: i64) -> io::Result<bool> {
-    let distance = Duration::from_nanos(ns.unsigned_abs());
-    let time = match ns {
-        0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
-        _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
-    };
-    let Some(wanted) = time else { return Ok(false) };
+    let Some(wanted) = since_1970(ns) else { return Ok(false) };
     if file.metadata()?.modified()? == wanted {
         return Ok(true);
     }

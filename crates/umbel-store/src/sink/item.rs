@@ -1,8 +1,9 @@
 //! An item as the threads of the sink share it, and the preparation of new items.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read, Seek};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,6 +11,7 @@ use nix::sys::stat::FileStat;
 use umbel_fec::{Code, Partition, SymbolSet};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
+use walkdir::WalkDir;
 
 use super::attributes::{self, Allowed, Counts};
 use super::brought::{Bringer, Brought, Version};
@@ -79,6 +81,8 @@ pub(super) struct Shelf {
     pub(super) overwrite: bool,
     /// Files that a later version of the item may replace.
     pub(super) brought: Mutex<Brought>,
+    /// The release before, from which the same items are taken over.
+    pub(super) last: OnceLock<Tree>,
     /// Whether hidden files of the output directory are written.
     pub(super) hidden: bool,
     /// Permissions of new files.
@@ -171,7 +175,7 @@ impl Shelf {
         if !self.hidden && item.place.relative.is_hidden() {
             return Err(SinkError::Hidden { path: item.place.target.clone() });
         }
-        if self.target_is_there(item)? {
+        if self.target_is_there(item)? || self.is_taken_over(item)? {
             let held = Held::AlreadyThere;
             return Ok(Prepared { item: item.clone(), replay: None, held });
         }
@@ -194,13 +198,13 @@ impl Shelf {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
         let path = item.place.relative.joined();
-        let Some(file) = self.whole(item, &stat, item.version())? else {
+        let Some(file) = Shelf::whole(&self.tree, item, &stat, item.version())? else {
             if self.may_replace(&item.place) {
                 return Ok(false);
             }
             let bringer = self.brought().bringer(&path);
             if let Some(Bringer::Earlier(version)) = bringer
-                && self.whole(item, &stat, version)?.is_some()
+                && Shelf::whole(&self.tree, item, &stat, version)?.is_some()
             {
                 self.brought().note(path);
                 return Ok(false);
@@ -215,16 +219,60 @@ impl Shelf {
         Ok(true)
     }
 
+    /// Returns whether the release before has the item, and it was taken over from there.
+    fn is_taken_over(&self, item: &Item) -> Result<bool, SinkError> {
+        let Some(last) = self.last.get() else { return Ok(false) };
+        let place = &item.place;
+        let Some(stat) = last.stat(place, Role::Target).ok().flatten() else { return Ok(false) };
+        let whole = Shelf::whole(last, item, &stat, item.version()).ok().flatten();
+        let Some(file) = whole else { return Ok(false) };
+        self.tree.remove(place, Role::Target)?;
+        let is_linked = attributes::fit(item, &file, self.allowed) && last.link(place, &self.tree);
+        if !is_linked {
+            self.tree.discard(place)?;
+            let part = self.tree.open_part(place)?;
+            let copied = (&file).rewind().and_then(|()| io::copy(&mut &file, &mut &part));
+            copied.map_err(SinkError::io("copy", &place.target))?;
+            attributes::set(item, &part, self.allowed, &self.unkept);
+            self.tree.rename(place, Role::Part, Role::Target, true)?;
+        }
+        let _ = self.tree.discard(place);
+        self.brought().note(place.relative.joined());
+        Ok(true)
+    }
+
+    /// Removes everything from the output directory but the items of these names.
+    pub(super) fn remove_others(&self, wanted: &HashSet<String>) -> Result<(), SinkError> {
+        let root = self.tree.path();
+        let names = self.names();
+        for entry in WalkDir::new(root).min_depth(1).contents_first(true) {
+            let Ok(entry) = entry else { continue };
+            let below = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
+            let name = below.and_then(|below| names.holder(below));
+            if entry.file_type().is_dir() {
+                // It stays if something is in it.
+                let _ = std::fs::remove_dir(entry.path());
+            } else if !name.is_some_and(|name| wanted.contains(name))
+                && !below.is_some_and(super::is_claim)
+            {
+                std::fs::remove_file(entry.path())
+                    .map_err(SinkError::io("remove", entry.path()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns whether the target, which appeared while the item was received, is the item.
     pub(super) fn has_appeared(&self, item: &Item) -> bool {
         let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
-        let file = stat.and_then(|stat| self.whole(item, &stat, item.version()).ok().flatten());
+        let whole = |stat| Shelf::whole(&self.tree, item, &stat, item.version()).ok().flatten();
+        let file = stat.and_then(whole);
         file.map(|file| attributes::set(item, &file, self.allowed, &self.unkept)).is_some()
     }
 
-    /// Returns the file at the item's target, with this metadata, if it is this version.
+    /// Returns the file at the item's target in a tree, with this metadata, if it is this version.
     fn whole(
-        &self,
+        tree: &Tree,
         item: &Item,
         stat: &FileStat,
         version: Version,
@@ -232,9 +280,7 @@ impl Shelf {
         if !is_regular(stat) || stat.st_size as u64 != version.len {
             return Ok(None);
         }
-        let Some(file) = self.tree.open_to_read(&item.place, Role::Target)? else {
-            return Ok(None);
-        };
+        let Some(file) = tree.open_to_read(&item.place, Role::Target)? else { return Ok(None) };
         let is_it = Shelf::digest(item, &file, Role::Target)? == version.digest;
         Ok(is_it.then_some(file))
     }

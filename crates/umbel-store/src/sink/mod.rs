@@ -45,11 +45,11 @@ mod names;
 mod part;
 mod tree;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -258,6 +258,7 @@ impl DiskSink {
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
             brought: Mutex::default(),
+            last: OnceLock::new(),
             hidden: options.hidden,
             allowed,
             unkept: attributes::Counts::default(),
@@ -307,6 +308,27 @@ impl DiskSink {
     /// Notes that everything has come that was wanted.
     pub fn complete(&self) {
         self.shared.preparer.shelf.brought().complete();
+    }
+
+    /// Takes items over from this directory, which has the release before, if they are the same.
+    /// Their files are linked to the output directory, or copied if their permissions or times are
+    /// others. Nothing is done if it is not there.
+    pub fn take_over_from(&self, directory: &Path) {
+        if directory.is_dir()
+            && let Ok(tree) = Tree::open(directory)
+        {
+            let _ = self.shared.preparer.shelf.last.set(tree);
+        }
+    }
+
+    /// Removes everything from the output directory but the items of these names, and directories
+    /// that have some.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be removed.
+    pub fn remove_others(&self, names: &HashSet<String>) -> Result<(), SinkError> {
+        self.shared.preparer.shelf.remove_others(names)
     }
 
     /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).

@@ -339,6 +339,11 @@ impl Names {
         }
     }
 
+    /// Returns the name of the item that has this path.
+    pub(super) fn holder(&self, path: &str) -> Option<&str> {
+        self.files.get(&self.key(path)).map(String::as_str)
+    }
+
     /// Releases the path of an item that is no longer wanted.
     pub fn release(&mut self, name: &str, path: &RelativePath) {
         let key = self.key(&path.joined());

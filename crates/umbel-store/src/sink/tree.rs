@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::attributes::Allowed;
 use super::errors::SinkError;
@@ -386,6 +386,14 @@ impl Tree {
             Errno::EEXIST => SinkError::Exists { path: path.clone() },
             error => SinkError::io("rename to", &path)(error),
         })
+    }
+
+    /// Gives the finished item a name in another tree, too. Returns whether that was possible.
+    pub(super) fn link(&self, place: &Place, to: &Tree) -> bool {
+        let (from, to) = (self.directory(place, false), to.directory(place, true));
+        let (Ok(Some(from)), Ok(Some(to))) = (from, to) else { return false };
+        let name = place.name(Role::Target);
+        linkat(&from, name.as_str(), &to, name.as_str(), AtFlags::empty()).is_ok()
     }
 
     /// Removes what is left of an incomplete item that is not needed any more, unless another

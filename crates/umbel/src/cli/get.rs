@@ -28,6 +28,7 @@ const NAMED: usize = 10;
 #[command(after_help = "Examples:
   umbel get 'umbel://192.0.2.2:7700/?pin=…'                         everything, to this directory
   umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' -o ./current --atomic   a release at a time
 Interrupted, it goes on where it was when it is started again.")]
 pub(super) struct GetArgs {
     /// The URL that `umbel serve` printed
@@ -42,6 +43,10 @@ pub(super) struct GetArgs {
     /// command exits with 1
     #[arg(long)]
     overwrite: bool,
+    /// Make DIR a link to a directory with exactly these items: it goes from the release before to
+    /// the new one in one rename, when everything is there
+    #[arg(long, conflicts_with = "overwrite")]
+    atomic: bool,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
@@ -83,6 +88,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         durable: !args.no_sync,
         overwrite: args.overwrite,
         hidden: args.hidden,
+        atomic: args.atomic,
         ..GetOptions::new(url, args.output)
     };
     let teller = Arc::new(Teller::new(output));

@@ -69,6 +69,12 @@ pub(crate) trait ItemStore {
     /// Compares the blocks of an item with these digests, and drops those that differ.
     fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>);
 
+    /// Notes that a list of the server's items begins.
+    fn begin_list(&mut self) {}
+
+    /// Notes that an item of this name is in the list.
+    fn list(&mut self, _name: &str) {}
+
     /// Returns whether data of an earlier run or session may be present.
     fn may_hold_something(&self) -> bool;
 }
@@ -245,6 +251,7 @@ impl<S: ItemStore> GetHost<S> {
     /// Asks for the items.
     fn request(&mut self, io: &mut Machine<'_, S>) {
         self.query += 1;
+        self.store.begin_list();
         // The parts that are present must be known before anything is asked for.
         self.hold = self.store.may_hold_something();
         let (query, patterns, hold) = (self.query, self.ask.patterns.clone(), self.hold);
@@ -330,6 +337,7 @@ impl<S: ItemStore> GetHost<S> {
     fn take_item(&mut self, io: &mut Machine<'_, S>, info: ItemInfo) {
         let (toi, oti, requested) = (info.toi, info.oti, !self.hold);
         self.items.offered(&info);
+        self.store.list(&info.name);
         if self.items.is_underway(toi) {
             return;
         }

@@ -1,8 +1,9 @@
 //! The real machine of a client's host: its ports and its disk.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, anyhow};
 use umbel_engine::SessionId;
@@ -173,8 +174,32 @@ impl Observer for Diagnosing {
 
 /// The directory where items are stored.
 pub(super) struct Directory {
-    pub(super) path: PathBuf,
-    pub(super) sink: DiskSink,
+    path: PathBuf,
+    sink: DiskSink,
+    /// Names of the items that the server offers, where others are removed.
+    listed: Option<Listed>,
+}
+
+/// Names that were in the last list of items.
+#[derive(Clone, Default)]
+pub(super) struct Listed(Arc<Mutex<HashSet<String>>>);
+
+impl Listed {
+    pub(super) fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Directory {
+    /// Creates it; `is_release` if it is to have exactly what the server offers.
+    pub(super) fn new(path: PathBuf, sink: DiskSink, is_release: bool) -> Directory {
+        Directory { path, sink, listed: is_release.then(Listed::default) }
+    }
+
+    /// Returns the names in the list of items.
+    pub(super) fn listed(&self) -> Listed {
+        self.listed.clone().unwrap_or_default()
+    }
 }
 
 impl ItemStore for Directory {
@@ -198,7 +223,23 @@ impl ItemStore for Directory {
         self.sink.check_blocks(toi, digests);
     }
 
+    fn begin_list(&mut self) {
+        if let Some(listed) = &self.listed {
+            listed.names().clear();
+        }
+    }
+
+    fn list(&mut self, name: &str) {
+        if let Some(listed) = &self.listed {
+            listed.names().insert(name.to_owned());
+        }
+    }
+
     fn may_hold_something(&self) -> bool {
+        // The release before may have some.
+        if self.listed.is_some() {
+            return true;
+        }
         let Ok(mut entries) = std::fs::read_dir(&self.path) else { return true };
         entries.any(|entry| {
             !entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(sink::is_claim))

@@ -12,6 +12,7 @@
 pub(crate) mod host;
 mod machine;
 mod progress;
+mod release;
 mod unicast;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use umbel_wire::repository::SymbolKey;
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
+use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_line};
 
@@ -57,6 +59,9 @@ pub struct GetOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
+    /// Whether the output is a link to a directory, which goes to one with exactly these items once
+    /// they are all there. Default: no.
+    pub atomic: bool,
     /// Data packets to discard on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
 }
@@ -75,6 +80,7 @@ impl GetOptions {
             durable: true,
             overwrite: false,
             hidden: false,
+            atomic: false,
             discard: None,
         }
     }
@@ -154,18 +160,33 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, overwrite, hidden, .. } = options;
+    let GetOptions { durable, hidden, atomic, .. } = options;
+    // What an earlier run left of a release is this program's own.
+    let overwrite = options.overwrite || atomic;
     let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
-    let sink = DiskSink::open(&options.output, sink_options, move |event| {
-        mailbox.put(Input::Sink(event));
-    })?;
-    let server = SessionUrl { token: None, ..options.url.clone() };
-    let turn = take_turn(sink.claimant(&server.to_string()), &stop, |line| observer.note(line));
-    if matches!(turn, Turn::Interrupted) {
-        return Ok(Summary { interrupted: true, ..Summary::default() });
+    let server = SessionUrl { token: None, ..options.url.clone() }.to_string();
+    let (release, path, sink, turn) = loop {
+        let release = atomic.then(|| Release::after(&options.output)).transpose()?;
+        let path = release.as_ref().map_or(&options.output, |release| &release.directory).clone();
+        let mailbox = mailbox.clone();
+        let sink = DiskSink::open(&path, sink_options, move |event| {
+            mailbox.put(Input::Sink(event));
+        })?;
+        match take_turn(sink.claimant(&server), &stop, |line| observer.note(line)) {
+            Turn::Interrupted => return Ok(Summary { interrupted: true, ..Summary::default() }),
+            // The other run has put this directory in place.
+            _ if release.as_ref().is_some_and(Release::is_in_place) => {}
+            turn => break (release, path, sink, turn),
+        }
+    };
+    if let Some((last, _)) = release.as_ref().and_then(|release| release.last.as_ref()) {
+        sink.take_over_from(last);
     }
-    let command = [&[server.to_string()], options.patterns.as_slice()].concat();
-    sink.resume(&command.join("\n"));
+    if !atomic {
+        let mut command = options.patterns.clone();
+        command.insert(0, server);
+        sink.resume(&command.join("\n"));
+    }
     let server = (options.url.clone(), options.credentials);
     let mut machine = Machine::new(server, options.interface, options.discard, news);
     machine.dial_ahead()?;
@@ -177,15 +198,23 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory { path: options.output, sink: sink.clone() };
+    let store = Directory::new(path, sink.clone(), release.is_some());
+    let listed = store.listed();
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
     let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
     if let Some(line) = unkept_line(sink.unkept()) {
         told.note(&line);
     }
-    if summary.as_ref().is_ok_and(|summary| summary.failures.is_empty() && !summary.interrupted) {
+    let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
+    if summary.as_ref().is_ok_and(has_all) {
         sink.complete();
+        if let Some(release) = &release {
+            sink.remove_others(&listed.names())?;
+            release.put_in_place(durable)?;
+        }
+    } else if release.is_some() {
+        told.note("the link stays as it was; the same command goes on");
     }
     // What another run waits for is there now.
     drop((sink, turn));

@@ -18,6 +18,7 @@ fn shelf(directory: &Path) -> Shelf {
         preserve_times: false,
         overwrite: false,
         brought: std::sync::Mutex::default(),
+        last: std::sync::OnceLock::new(),
         hidden: false,
         allowed: super::super::attributes::Allowed::of(0o644),
         unkept: super::super::attributes::Counts::default(),

@@ -2,13 +2,17 @@
 use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::support::{Place, Running, Server, in_namespace, noise, umbel, wait_until};
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
 
 /// Returns whether some of the item has been written to its part file.
 fn has_begun(place: &Place, name: &str) -> bool {
@@ -163,7 +167,9 @@ fn a_get_that_was_killed_is_gone_on_with_in_the_next_release() {
     let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
     let client = Running::start(&mut place.get_command(&server.url, &["--json"]));
     wait_until("a whole file and a part", || {
-        place.out().join("a").exists() && place.out().join("mine").exists() && has_begun(&place, "b")
+        place.out().join("a").exists()
+            && place.out().join("mine").exists()
+            && has_begun(&place, "b")
     });
     drop(client);
     for name in ["a", "b", "mine"] {
@@ -176,6 +182,50 @@ fn a_get_that_was_killed_is_gone_on_with_in_the_next_release() {
     place.assert_received("a");
     place.assert_received("b");
     assert_eq!(std::fs::read(place.out().join("mine")).unwrap(), b"edited");
+}
+
+#[test]
+fn a_link_goes_from_one_release_to_the_next_at_once() {
+    let big = noise(400, 2_000_000);
+    let place = Place::with(&[("a", b"one"), ("d/same", &noise(401, 50_000)), ("gone", b"one")]);
+    let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
+    let beside = || -> Vec<String> {
+        let entries = std::fs::read_dir(place.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name.contains("out")).collect();
+        names.sort();
+        names
+    };
+    let inode = || std::fs::metadata(place.out().join("d/same")).unwrap().ino();
+    place.get(&server.url, &["--atomic"]).succeeded();
+    assert_eq!(
+        (place.received(), beside()),
+        (names(&["a", "d/same", "gone"]), names(&[".out.umbel-a", "out"]))
+    );
+    let first = inode();
+    std::fs::write(place.repo().join("a"), "two").unwrap();
+    std::fs::write(place.repo().join("big"), &big).unwrap();
+    std::fs::remove_file(place.repo().join("gone")).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2_500));
+    let killed = Running::start(&mut place.get_command(&server.url, &["--atomic"]));
+    let part = place.path().join(".out.umbel-b/.big.umbel-part");
+    wait_until("a part", || std::fs::metadata(&part).is_ok_and(|part| part.len() > 0));
+    drop(killed);
+    assert_eq!(place.received(), ["a", "d/same", "gone"], "the release before is whole");
+    // What is left there from another release is none of this one.
+    std::fs::write(place.path().join(".out.umbel-b/stray"), "stray").unwrap();
+    place.get(&server.url, &["--atomic"]).succeeded();
+    for name in ["a", "big", "d/same"] {
+        place.assert_received(name);
+    }
+    assert_eq!(
+        (place.received(), beside()),
+        (names(&["a", "big", "d/same"]), names(&[".out.umbel-b", "out"]))
+    );
+    assert_eq!(inode(), first, "what is the same is linked, not copied");
+    std::fs::remove_file(place.out()).unwrap();
+    std::fs::create_dir(place.out()).unwrap();
+    place.get(&server.url, &["--atomic"]).failed_with(&["out is no link"]);
 }
 
 #[test]
