@@ -1,11 +1,11 @@
 //! The files that a run brings, which are not the user's own, so that another version of the same
 //! source may replace them.
 //!
-//! A source can change while a run goes on, and between a run that did not end well and the next
-//! one. Otherwise both would refuse what the run itself had brought, and the directory would stay a
+//! A source can change while a run goes on, and between one that was interrupted and the next.
+//! Otherwise both would refuse what the run itself had brought, and the directory would stay a
 //! mixture of versions. So a run lists what it puts in place, with the digests, in a file of its
-//! source in the output directory. A run that has everything removes the list. A listed file that has
-//! another content now is the user's.
+//! source in the output directory. A run that is not interrupted removes it at its end. A listed file
+//! that has another content now is the user's.
 //!
 //! Where the list cannot be written, only the run itself knows what it brought.
 
@@ -89,7 +89,7 @@ impl Brought {
         self.note(path);
     }
 
-    /// Removes the list, since everything is there.
+    /// Removes the list: what a run that ended has brought is the user's.
     pub(super) fn complete(&mut self) {
         if let Some(list) = self.list.take() {
             let _ = unlinkat(&list.root, list.name.as_str(), UnlinkatFlags::NoRemoveDir);

@@ -305,7 +305,7 @@ impl DiskSink {
         shelf.brought().resume(shelf.tree.root(), source);
     }
 
-    /// Notes that everything has come that was wanted.
+    /// Notes that the run is not to be gone on with.
     pub fn complete(&self) {
         self.shared.preparer.shelf.brought().complete();
     }

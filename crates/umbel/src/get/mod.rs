@@ -206,15 +206,17 @@ pub fn get(
     if let Some(line) = unkept_line(sink.unkept()) {
         told.note(&line);
     }
-    let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
-    if summary.as_ref().is_ok_and(has_all) {
+    if summary.as_ref().is_ok_and(|summary| !summary.interrupted) {
         sink.complete();
-        if let Some(release) = &release {
+    }
+    if let Some(release) = &release {
+        let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
+        if summary.as_ref().is_ok_and(has_all) {
             sink.remove_others(&listed.names())?;
             release.put_in_place(durable)?;
+        } else {
+            told.note("the link stays as it was; the same command goes on");
         }
-    } else if release.is_some() {
-        told.note("the link stays as it was; the same command goes on");
     }
     // What another run waits for is there now.
     drop((sink, turn));

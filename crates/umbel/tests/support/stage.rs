@@ -227,19 +227,18 @@ impl<'lab> Stage<'lab> {
         self.shell(machine).input.write_all(format!("{script}\n").as_bytes()).unwrap();
         let begin = Instant::now();
         let found = || fs::read_to_string(&log).unwrap_or_default();
-        let has_ended = || fs::read_to_string(&code).is_ok_and(|code| code.ends_with('\n'));
         if is_service {
             let patience = if expected.is_empty() { FIRST_WORD } else { LIMIT * BUSY };
             let is_ready = || {
                 let found = found();
                 missing(expected, &found).is_none() && !(expected.is_empty() && found.is_empty())
             };
-            while !is_ready() && !has_ended() && begin.elapsed() < patience {
+            while !is_ready() && !has_ended(&code) && begin.elapsed() < patience {
                 std::thread::sleep(PAUSE);
             }
             self.services.push((line.to_owned(), log.clone()));
         } else {
-            while !has_ended() {
+            while !has_ended(&code) {
                 assert!(begin.elapsed() < LIMIT * BUSY, "never ends: {line}\n{}", found());
                 std::thread::sleep(PAUSE);
             }
@@ -259,12 +258,13 @@ impl<'lab> Stage<'lab> {
             let code = log.with_extension("code");
             let ends = line.split_whitespace().collect::<Vec<_>>().starts_with(&["umbel", "send"])
                 || line.contains("umbel recv");
-            while ends && !code.exists() {
+            while ends && !has_ended(&code) {
                 assert!(begin.elapsed() < LIMIT * BUSY, "never ends: {line}\n{}", self.logs());
                 std::thread::sleep(PAUSE);
             }
             // What `umbel lab down` has killed ended as it should.
-            let ended = fs::read_to_string(&code).unwrap_or_else(|_| "0".to_owned());
+            let ended = fs::read_to_string(&code).ok().filter(|_| has_ended(&code));
+            let ended = ended.unwrap_or_else(|| "0".to_owned());
             let permitted: &[&str] = if ends { &["0"] } else { &["0", "137", "143"] };
             assert!(permitted.contains(&ended.trim()), "{ended} of {line}\n{}", self.logs());
         }
@@ -276,6 +276,11 @@ impl<'lab> Stage<'lab> {
         };
         self.services.iter().map(text).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Returns whether the file of a command's exit code is there and whole.
+fn has_ended(code: &Path) -> bool {
+    fs::read_to_string(code).is_ok_and(|code| code.ends_with('\n'))
 }
 
 /// Returns whether a command goes on while others run.

@@ -163,16 +163,16 @@ fn a_release_that_is_replaced_meanwhile_arrives_as_one() {
 
 #[test]
 fn a_get_that_was_killed_is_gone_on_with_in_the_next_release() {
-    let place = Place::with(&[("a", b"old"), ("b", &noise(300, 2_000_000)), ("mine", b"old")]);
+    let place = Place::with(&[("a", b"old"), ("mine", b"old"), ("z", &noise(300, 6_000_000))]);
     let server = place.serve(&["--rate", "8M", "--rescan", "1"]);
     let client = Running::start(&mut place.get_command(&server.url, &["--json"]));
     wait_until("a whole file and a part", || {
         place.out().join("a").exists()
             && place.out().join("mine").exists()
-            && has_begun(&place, "b")
+            && has_begun(&place, "z")
     });
     drop(client);
-    for name in ["a", "b", "mine"] {
+    for name in ["a", "mine", "z"] {
         std::fs::write(place.repo().join(name), format!("new {name}")).unwrap();
     }
     std::fs::write(place.out().join("mine"), "edited").unwrap();
@@ -180,7 +180,7 @@ fn a_get_that_was_killed_is_gone_on_with_in_the_next_release() {
     // What was changed since is the user's.
     got.failed_with(&["mine", "--overwrite"]);
     place.assert_received("a");
-    place.assert_received("b");
+    place.assert_received("z");
     assert_eq!(std::fs::read(place.out().join("mine")).unwrap(), b"edited");
 }
 
