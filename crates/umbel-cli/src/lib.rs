@@ -7,7 +7,7 @@
 //! - [`config_file`] reads options from a TOML file.
 //! - [`help`] arranges the help of all commands; [`completions`] and [`man`] write what shells and
 //!   packages want from the same definitions.
-//! - [`signals`] hears Ctrl-C.
+//! - [`signals`] hears Ctrl-C, and [`enter`] the Enter key.
 //! - [`programs`] finds the other program of Umbel, beside this one or on the path.
 //! - [`process`] runs commands that report to the program that started them.
 //! - [`testing`] is what the tests of both programs share.
@@ -15,6 +15,7 @@
 pub mod completions;
 pub mod config_file;
 mod descriptors;
+pub mod enter;
 pub mod help;
 pub mod man;
 pub mod meter;

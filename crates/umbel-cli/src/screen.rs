@@ -59,6 +59,14 @@ pub fn leave() {
     (state.lines, state.drawn) = (Vec::new(), 0);
 }
 
+/// Notes that the user has entered a line, which has moved the cursor below the lines at the bottom.
+pub(crate) fn entered() {
+    let mut state = state();
+    if state.drawn > 0 {
+        state.drawn += 1;
+    }
+}
+
 /// Prints something above the lines at the bottom.
 pub fn above<R>(print: impl FnOnce() -> R) -> R {
     let mut state = state();

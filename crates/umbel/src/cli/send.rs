@@ -5,11 +5,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::json;
+use umbel_cli::enter::Enter;
 use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::interface::Family;
 use umbel_wire::feed::{FeedContent, Recovery};
@@ -30,6 +31,8 @@ use crate::feed::send::{
 
 /// Most receivers that are named in the last lines.
 const NAMED: usize = 20;
+/// Most receivers that are named while they are waited for.
+const NAMED_MISSING: usize = 3;
 
 /// Options of `umbel send`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +74,7 @@ pub(super) struct SendArgs {
         value_parser = clap::value_parser!(u16).range(1..))]
     k: u16,
     /// Begin when this number of receivers has joined, after a time such as 10s, or, with both as in
-    /// 30,2min, at whichever comes first. SIGUSR1 begins at once
+    /// 30,2min, at whichever comes first. Enter or SIGUSR1 begins at once
     #[arg(long, default_value = "1", value_name = "NUMBER|DURATION")]
     wait_for: Wait,
     /// Most routers that packets pass, plus one
@@ -192,13 +195,20 @@ fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
 /// If nothing can be sent, or a receiver does not have everything at the end.
 pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let teller = Arc::new(Teller::new(output));
-    let summary = send(args.options()?, teller.clone(), |handle| {
+    let options = args.options()?;
+    let takes_keys = matches!(options.what, What::Paths(_)) && output.draws();
+    let teller = Arc::new(SendTeller { teller: Teller::new(output), enter: OnceLock::new() });
+    let summary = send(options, teller.clone(), |handle| {
         let Handle { interrupt, begin } = handle;
         signals.interrupts(move || interrupt.interrupt());
+        let by_key = begin.clone();
         signals::on_user_signal(move || begin.interrupt());
+        if let Some(enter) = takes_keys.then(|| Enter::watch(move || by_key.interrupt())).flatten()
+        {
+            let _ = teller.enter.set(enter);
+        }
     });
-    teller.meter.clear();
+    teller.teller.meter.clear();
     finish(&summary?, output)
 }
 
@@ -300,18 +310,35 @@ fn describe(receiver: &ReceiverLine) -> String {
     }
 }
 
-/// Returns whom the source waits for, and for how long.
-fn waiting(snapshot: &SendSnapshot) -> String {
+/// Returns whom the source waits for, and for how long, or until `key`.
+fn waiting(snapshot: &SendSnapshot, key: Option<&str>) -> String {
     let SendSnapshot { receivers, waits_for, begins_in_s, .. } = *snapshot;
     let so_far = match waits_for {
         Some(all) => format!("{receivers} of {} there", counted(all, "receiver")),
         None => format!("{} so far", counted(receivers, "receiver")),
     };
-    let begins = begins_in_s.map_or(String::new(), |left| {
+    let without = match snapshot.missing.as_slice() {
+        [] => String::new(),
+        all if all.len() > NAMED_MISSING => {
+            let some: Vec<_> = all.iter().take(NAMED_MISSING).map(|name| plain(name)).collect();
+            format!(", without {} and others", some.join(", "))
+        }
+        all => {
+            let all: Vec<_> = all.iter().map(|name| plain(name)).collect();
+            format!(", without {}", all.join(", "))
+        }
+    };
+    let time = begins_in_s.map(|left| {
         let left = left.ceil() as u64;
-        format!("; beginning in {}:{:02}", left / 60, left % 60)
+        format!("in {}:{:02}", left / 60, left % 60)
     });
-    format!("waiting; {so_far}{begins}")
+    let key = key.map(|key| format!("on {key}"));
+    let begins: Vec<String> = time.into_iter().chain(key).collect();
+    let begins = match begins.as_slice() {
+        [] => String::new(),
+        begins => format!("; beginning {}", begins.join(" or ")),
+    };
+    format!("waiting; {so_far}{without}{begins}")
 }
 
 /// Share by which a rate must change to be worth a line.
@@ -348,9 +375,30 @@ fn log(now: &SendSnapshot, since: Since<SendSnapshot>) {
     }
 }
 
-impl SendObserver for Teller<SendSnapshot> {
+/// Tells of a feed that is sent, and takes the key that begins it.
+struct SendTeller {
+    teller: Teller<SendSnapshot>,
+    /// Where somebody can type.
+    enter: OnceLock<Enter>,
+}
+
+impl SendTeller {
+    /// Lets the key count while there is somebody to send to. Returns its name if it does.
+    fn offer_key(&self, snapshot: &SendSnapshot) -> Option<&'static str> {
+        let enter = self.enter.get()?;
+        if snapshot.stage != "waiting" {
+            enter.end();
+            return None;
+        }
+        let somebody = snapshot.receivers > 0;
+        enter.counts(somebody);
+        somebody.then_some("Enter")
+    }
+}
+
+impl SendObserver for SendTeller {
     fn hashing(&self, done: u64, total: u64) {
-        self.meter.bytes(done, total, "looking at the files");
+        self.teller.meter.bytes(done, total, "looking at the files");
     }
 
     fn begun(&self, begun: &Begun) {
@@ -360,7 +408,7 @@ impl SendObserver for Teller<SendSnapshot> {
             FeedContent::Files { items, bytes, .. } => (Some(items), Some(bytes)),
             FeedContent::Pipe => (None, None),
         };
-        self.output.json(&json!({
+        self.teller.output.json(&json!({
             "event": "sending",
             "name": feed.name.as_str(),
             "url": &url,
@@ -385,14 +433,14 @@ impl SendObserver for Teller<SendSnapshot> {
             FeedContent::Pipe => "standard input".to_owned(),
         };
         let sealed = if feed.sealed.is_some() { ", sealed," } else { "" };
-        self.output.note(format!(
+        self.teller.output.note(format!(
             "sending {what}{sealed} as `{}` on {} by {} at most {}; receive it with:",
             feed.name, feed.data, interface, rate
         ));
         let output = if feed.content == FeedContent::Pipe { "-" } else { "DIR" };
-        self.output.result(format!("umbel recv '{url}' -o {output}"));
+        self.teller.output.result(format!("umbel recv '{url}' -o {output}"));
         for line in left_out::lines(skipped) {
-            self.output.note(line);
+            self.teller.output.note(line);
         }
         tracing::info!(
             "feed {}: domain group {}, {} a symbol, {} a block",
@@ -404,30 +452,35 @@ impl SendObserver for Teller<SendSnapshot> {
     }
 
     fn progress(&self, snapshot: &SendSnapshot) {
-        log(snapshot, self.since(snapshot));
-        if self.output.is_json() {
-            return self.tell(snapshot, |_| TELL_EVERY);
+        let key = self.offer_key(snapshot);
+        log(snapshot, self.teller.since(snapshot));
+        if self.teller.output.is_json() {
+            return self.teller.tell(snapshot, |_| TELL_EVERY);
         }
         let SendSnapshot { bytes, bytes_done, receivers, done, failed, .. } = *snapshot;
         if snapshot.stage == "waiting" {
-            return self.meter.message(&waiting(snapshot));
+            return self.teller.meter.message(&waiting(snapshot, key));
         }
         let receivers = counted(receivers, "receiver");
         let failed = if failed > 0 { format!(", {failed} gave up") } else { String::new() };
         let limit = snapshot.limit.as_ref().map_or(String::new(), |limit| format!(", {limit}"));
-        self.meter.bytes(bytes_done, bytes, &format!("{done} of {receivers} done{failed}{limit}"));
+        self.teller.meter.bytes(
+            bytes_done,
+            bytes,
+            &format!("{done} of {receivers} done{failed}{limit}"),
+        );
     }
 
     fn receiver(&self, receiver: &ReceiverLine) {
         tracing::info!("receiver {}", describe(receiver));
-        self.output.json(&json!({ "event": "receiver", "receiver": receiver }));
+        self.teller.output.json(&json!({ "event": "receiver", "receiver": receiver }));
         if receiver.state == "failed" {
-            self.output.note(format!("gave up: {}", describe(receiver)));
+            self.teller.output.note(format!("gave up: {}", describe(receiver)));
         }
     }
 
     fn note(&self, line: &str) {
-        self.tell_note(line);
+        self.teller.tell_note(line);
     }
 }
 
@@ -448,20 +501,23 @@ mod tests {
 
     #[test]
     fn who_waits_knows_for_whom_and_how_long() {
-        let of = |waits_for, begins_in_s| {
-            waiting(&SendSnapshot {
-                receivers: 28,
-                waits_for,
-                begins_in_s,
-                ..SendSnapshot::default()
-            })
+        let of = |waits_for, begins_in_s, missing: &str, key| {
+            let missing = missing.split_whitespace().map(str::to_owned).collect();
+            let (receivers, other) = (28, SendSnapshot::default());
+            let snapshot = SendSnapshot { receivers, waits_for, missing, begins_in_s, ..other };
+            waiting(&snapshot, key).replace("waiting; 28 ", "")
         };
+        let enter = Some("Enter");
         assert_eq!(
-            of(Some(30), Some(71.2)),
-            "waiting; 28 of 30 receivers there; beginning in 1:12"
+            of(Some(30), Some(71.2), "pc7 pc9", enter),
+            "of 30 receivers there, without pc7, pc9; beginning in 1:12 or on Enter"
         );
-        assert_eq!(of(None, Some(9.0)), "waiting; 28 receivers so far; beginning in 0:09");
-        assert_eq!(of(Some(30), None), "waiting; 28 of 30 receivers there");
+        assert_eq!(of(None, Some(9.0), "", None), "receivers so far; beginning in 0:09");
+        assert_eq!(of(Some(30), None, "", None), "of 30 receivers there");
+        assert_eq!(
+            of(Some(32), None, "a b c d", enter),
+            "of 32 receivers there, without a, b, c and others; beginning on Enter"
+        );
     }
 
     #[test]

@@ -196,6 +196,8 @@ pub struct SendSnapshot {
     pub receivers: u32,
     /// Number of receivers that are waited for, while the source waits for some.
     pub waits_for: Option<u32>,
+    /// The first ten names on the list of receivers that have not come, while the source waits.
+    pub missing: Vec<String>,
     /// Seconds until it begins, while it waits no longer than that.
     pub begins_in_s: Option<f64>,
     /// Number of receivers that have everything.

@@ -135,6 +135,37 @@ fn a_sender_shows_neither_content_nor_time_while_it_waits_and_nothing_stays() {
 }
 
 #[test]
+fn enter_begins_what_waits_for_more_once_somebody_is_there() {
+    let place = Place::with(&[("a.bin", &noise(6, 100_000))]);
+    // In a session of its own the terminal is the command's, as in a shell.
+    let script = "ip link set lo up; cd \"$DIR\"; export HOME=\"$DIR\"
+                  \"$UMBEL\" recv n -o out --interface lo --wait 10min >recv 2>&1 </dev/null &
+                  \"$UMBEL\" send repo --name n --interface lo --wait-for 2; wait";
+    let Some(command) = in_namespace(&["--net"], script) else { return };
+    let mut own = Command::new("setsid");
+    own.arg("--ctty").arg(command.get_program()).args(command.get_args());
+    own.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::start(own.env("DIR", place.path()), 120);
+    // What is typed before somebody is there does not count.
+    terminal.keyboard.write_all(b"\r").unwrap();
+    let waits = "1 of 2 receivers there; beginning on Enter";
+    wait_until("a receiver", || {
+        let shown = terminal.shows();
+        shown.contains(waits) || shown.contains("ip: not found")
+    });
+    if terminal.shows().contains("ip: not found") {
+        return umbel_lab::testing::skip("there is no `ip` here");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(terminal.shows().contains(waits), "{}", terminal.shows());
+    terminal.keyboard.write_all(b"\r").unwrap();
+    let (code, stays, moments) = terminal.finish();
+    assert_eq!(code, Some(0), "{stays}");
+    assert_clean(&stays, &moments);
+    assert!(stays.contains("to 1 receiver; "), "{stays}");
+}
+
+#[test]
 fn a_narrow_terminal_shows_one_line_and_logs_stand_above_it() {
     for (columns, more) in [(40, &[][..]), (40, &["-vv"]), (60, &[]), (80, &["-vv"])] {
         let place = Place::with(&[("a.bin", &noise(3, 600_000))]);
