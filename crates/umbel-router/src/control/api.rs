@@ -101,6 +101,11 @@ pub trait UnicastRoutes {
         networks: &[InterfaceAddress],
     ) -> bool;
 
+    /// Returns whether the route to a host leads through a link and by no gateway, so that the host
+    /// is there, though perhaps in none of the router's networks: links from point to point, routes
+    /// to hosts.
+    fn leads_to_link(&self, interface: InterfaceId, host: IpAddr) -> bool;
+
     /// Returns whether a host on a link is the gateway of a route.
     fn is_gateway(&self, interface: InterfaceId, host: IpAddr) -> bool;
 }

@@ -9,7 +9,9 @@ use umbel_wire::pim::Assert;
 use umbel_wire::{igmp, mld, pim};
 
 use super::addresses;
-use super::api::{ControlTransmit, Family, InterfaceAddress, InterfaceInfo, Protocol};
+use super::api::{
+    ControlTransmit, Family, InterfaceAddress, InterfaceInfo, Protocol, UnicastRoutes,
+};
 use super::config::{ControlConfig, PimConfig};
 use super::membership::Membership;
 use super::pim::Neighbours;
@@ -80,11 +82,29 @@ impl Link {
         self.mtu = info.mtu;
     }
 
-    /// Returns whether a host or router is on this link.
-    pub(super) fn is_on_link(&self, address: IpAddr) -> bool {
+    /// Returns whether a host or router is on this link. A link need not have a subnet: then unicast
+    /// routing knows who is there.
+    pub(super) fn is_on_link(&self, address: IpAddr, routes: &dyn UnicastRoutes) -> bool {
         match self.family {
-            Family::Ipv4 => self.networks.iter().any(|network| network.covers(address)),
+            Family::Ipv4 => {
+                self.has_in_subnet(address) || routes.leads_to_link(self.id.interface, address)
+            }
             Family::Ipv6 => addresses::is_link_local(address),
+        }
+    }
+
+    /// Returns whether an address is in a network that the router has on this link.
+    pub(super) fn has_in_subnet(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.covers(address))
+    }
+
+    /// Returns the neighbour by which unicast routing leads to a source. A route without a gateway,
+    /// or with one of the other family, leads to the only neighbour that there is.
+    pub(super) fn towards(&self, source: IpAddr, gateway: Option<IpAddr>) -> Option<IpAddr> {
+        match gateway {
+            Some(gateway) if Family::of(gateway) == self.family => self.neighbours.find(gateway),
+            None if self.has_in_subnet(source) => None,
+            Some(_) | None => self.neighbours.only(),
         }
     }
 

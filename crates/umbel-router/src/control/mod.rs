@@ -245,7 +245,7 @@ impl ControlPlane {
         }
         // A host that has no address yet speaks IGMP all the same [RFC 3376 §4.2.13].
         let is_nameless = from.is_unspecified() && protocol == Protocol::Igmp;
-        if !link.is_on_link(from) && !is_nameless {
+        if !is_nameless && !link.is_on_link(from, routes) {
             return Err(DropReason::OffLink);
         }
         let malformed = |_| DropReason::Malformed;

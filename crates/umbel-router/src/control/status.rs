@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::Instant;
 
 use super::ControlPlane;
-use super::api::Family;
+use super::api::{Family, SourceGroup};
 use super::pim::{AssertState, PimRole};
+use super::trees::Tree;
 use super::work::LinkId;
 
 /// Present state of the control plane.
@@ -111,6 +112,8 @@ pub struct TreeStatus {
     pub gateway: Option<IpAddr>,
     /// The neighbour that is joined.
     pub joined: Option<IpAddr>,
+    /// Reason why it cannot come, though it is wanted, as far as routing knows.
+    pub problem: Option<String>,
     /// Interfaces on which it goes out, with the reasons.
     pub outputs: Vec<OutputStatus>,
 }
@@ -169,6 +172,31 @@ impl ControlPlane {
             .collect()
     }
 
+    /// Returns why a channel cannot come from its source, in words.
+    fn problem(&self, channel: &SourceGroup, tree: &Tree) -> Option<String> {
+        let Some(rpf) = tree.rpf else {
+            return Some(format!("no unicast route leads to {}", channel.source));
+        };
+        let name = match self.interfaces.get(&rpf.interface) {
+            Some(info) => &info.name,
+            None => return Some("its source is by an interface without multicast".to_owned()),
+        };
+        let link = self.links.get(&LinkId::of(rpf.interface, channel))?;
+        if tree.joined.is_some() {
+            return None;
+        }
+        match (rpf.gateway, link.neighbours.len()) {
+            (Some(gateway), neighbours)
+                if Family::of(gateway) == link.family || neighbours == 0 =>
+            {
+                Some(format!("{gateway}, the next hop on {name}, is no PIM neighbour"))
+            }
+            (None, 0 | 1) => None,
+            (None, _) if link.has_in_subnet(channel.source) => None,
+            _ => Some(format!("the route by {name} names none of the PIM neighbours there")),
+        }
+    }
+
     fn tree_statuses(&self) -> Vec<TreeStatus> {
         let mut trees = Vec::with_capacity(self.trees.len());
         for (channel, tree) in &self.trees {
@@ -197,6 +225,7 @@ impl ControlPlane {
                 input: tree.rpf.map(|rpf| rpf.interface.0),
                 gateway: tree.rpf.and_then(|rpf| rpf.gateway),
                 joined: tree.joined.map(|(_, neighbour)| neighbour),
+                problem: if outputs.is_empty() { None } else { self.problem(channel, tree) },
                 outputs,
             });
         }

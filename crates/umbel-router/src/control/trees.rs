@@ -329,10 +329,11 @@ impl ControlPlane {
     fn join(&mut self, now: Instant, channel: SourceGroup, tree: &mut Tree, wanted: bool) {
         let towards = tree.rpf.filter(|_| wanted).and_then(|rpf| {
             let id = LinkId::of(rpf.interface, &channel);
-            let neighbours = &self.links.get(&id)?.neighbours;
+            let link = self.links.get(&id)?;
             // The winner of an Assert on that LAN is the one to ask.
-            let winner = tree.lost_to(rpf.interface).filter(|winner| neighbours.contains(*winner));
-            Some((id, winner.or_else(|| neighbours.find(rpf.gateway?))?))
+            let winner = tree.lost_to(rpf.interface);
+            let winner = winner.filter(|winner| link.neighbours.contains(*winner));
+            Some((id, winner.or_else(|| link.towards(channel.source, rpf.gateway))?))
         });
         if towards == tree.joined {
             return;

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHop, RouteNextHopFlags,
+    RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -39,6 +40,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Ways {
     gateways: BTreeSet<(InterfaceId, IpAddr)>,
+    /// Links with a gateway for destinations of a family. It may itself be of the other one.
+    by_gateway: BTreeSet<(InterfaceId, Family)>,
     /// Destinations on links, at most [`ON_LINK`].
     on_link: BTreeSet<(InterfaceId, IpAddr, u8)>,
 }
@@ -64,13 +67,21 @@ impl Ways {
             return;
         }
         let (mut interface, mut gateway, mut to) = (None, None, None);
+        let (family, any): (Family, IpAddr) = match route.header.address_family {
+            AddressFamily::Inet => (Family::Ipv4, Ipv4Addr::UNSPECIFIED.into()),
+            _ => (Family::Ipv6, Ipv6Addr::UNSPECIFIED.into()),
+        };
         for attribute in &route.attributes {
             match attribute {
                 RouteAttribute::Oif(index) => interface = Some(InterfaceId(*index)),
                 RouteAttribute::Gateway(address) => gateway = address_of(address),
                 RouteAttribute::Via(via) => gateway = via_of(via),
                 RouteAttribute::Destination(address) => to = address_of(address),
-                RouteAttribute::MultiPath(hops) => hops.iter().for_each(|hop| self.add_hop(hop)),
+                RouteAttribute::MultiPath(hops) => {
+                    for hop in hops {
+                        self.add_hop(family, hop);
+                    }
+                }
                 _ => {}
             }
         }
@@ -79,12 +90,8 @@ impl Ways {
         if to.is_some_and(|to| to.is_multicast()) {
             return;
         }
-        let any: IpAddr = match route.header.address_family {
-            AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
-            _ => Ipv6Addr::UNSPECIFIED.into(),
-        };
         match gateway {
-            Some(gateway) => drop(self.gateways.insert((interface, gateway))),
+            Some(gateway) => self.add_gateway(family, interface, gateway),
             None if self.on_link.len() < ON_LINK => {
                 let len = route.header.destination_prefix_length;
                 self.on_link.insert((interface, to.unwrap_or(any), len));
@@ -94,15 +101,22 @@ impl Ways {
     }
 
     /// Adds one of several next hops of a route.
-    fn add_hop(&mut self, hop: &RouteNextHop) {
-        let gateway = hop.attributes.iter().find_map(|attribute| match attribute {
-            RouteAttribute::Gateway(address) => address_of(address),
-            RouteAttribute::Via(via) => via_of(via),
-            _ => None,
-        });
-        if let Some(gateway) = gateway {
-            self.gateways.insert((InterfaceId(hop.interface_index), gateway));
+    fn add_hop(&mut self, family: Family, hop: &RouteNextHop) {
+        if let Some(gateway) = gateway_of(hop) {
+            self.add_gateway(family, InterfaceId(hop.interface_index), gateway);
         }
+    }
+
+    fn add_gateway(&mut self, family: Family, interface: InterfaceId, gateway: IpAddr) {
+        self.gateways.insert((interface, gateway));
+        self.by_gateway.insert((interface, family));
+    }
+
+    /// Returns whether a destination without a gateway on a link has a host in it.
+    fn lead_to(&self, interface: InterfaceId, host: IpAddr) -> bool {
+        let least = (interface, IpAddr::from([0, 0, 0, 0]), 0);
+        let mut here = self.on_link.range(least..).take_while(|(on, ..)| *on == interface);
+        here.any(|&(_, address, prefix_len)| InterfaceAddress { address, prefix_len }.covers(host))
     }
 
     fn lead_beyond(
@@ -115,8 +129,11 @@ impl Ways {
         let is_in = |to: IpAddr, len: u8| {
             networks.iter().any(|network| network.prefix_len <= len && network.covers(to))
         };
-        self.gateways.iter().any(|(on, gateway)| is_here(*on, *gateway))
-            || self.on_link.iter().any(|&(on, to, len)| is_here(on, to) && !is_in(to, len))
+        // A route to one host without a gateway leads to that host.
+        let is_host = |to: IpAddr, len: u8| len == if to.is_ipv4() { 32 } else { 128 };
+        let leads = |to, len| !is_host(to, len) && !is_in(to, len);
+        self.by_gateway.contains(&(interface, family))
+            || self.on_link.iter().any(|&(on, to, len)| is_here(on, to) && leads(to, len))
     }
 }
 
@@ -191,25 +208,22 @@ impl UnicastRoutes for Routing {
         self.with_ways(|ways| ways.lead_beyond(interface, family, networks))
     }
 
+    fn leads_to_link(&self, interface: InterfaceId, host: IpAddr) -> bool {
+        // Strangers' addresses cost no question to the kernel.
+        self.with_ways(|ways| ways.lead_to(interface, host))
+            && self
+                .towards(host)
+                .is_some_and(|hop| hop.interface == interface && hop.gateway.is_none())
+    }
+
     fn is_gateway(&self, interface: InterfaceId, host: IpAddr) -> bool {
         self.with_ways(|ways| ways.gateways.contains(&(interface, host)))
     }
 }
 
+/// Asks for the next hop towards a host.
 fn look_up(questions: &mut Questions, host: IpAddr) -> io::Result<Option<NextHop>> {
-    let mut question = RouteMessage::default();
-    let (family, bits) = match host {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-    };
-    question.header.address_family = family;
-    question.header.destination_prefix_length = bits;
-    question.attributes.push(RouteAttribute::Destination(RouteAddress::from(host)));
-    let answers = questions.ask(RouteNetlinkMessage::GetRoute(question), Answers::One)?;
-    let Some(RouteNetlinkMessage::NewRoute(route)) = answers.first() else { return Ok(None) };
-    if route.header.kind != RouteType::Unicast {
-        return Ok(None);
-    }
+    let Some(route) = route_to(questions, host, RouteFlags::empty())? else { return Ok(None) };
     let (mut interface, mut gateway, mut metric) = (None, None, 0);
     for attribute in &route.attributes {
         match attribute {
@@ -220,7 +234,53 @@ fn look_up(questions: &mut Questions, host: IpAddr) -> io::Result<Option<NextHop
             _ => {}
         }
     }
-    Ok(interface.map(|interface| NextHop { interface, gateway, metric }))
+    let Some(interface) = interface else { return Ok(None) };
+    let hop = NextHop { interface, gateway, metric };
+    // Of several next hops, the kernel draws one for each host. Neighbours agree on the first.
+    let whole = match gateway {
+        Some(_) => route_to(questions, host, RouteFlags::FibMatch).ok().flatten(),
+        None => None,
+    };
+    let hops = whole.iter().flat_map(|route| &route.attributes).find_map(|attribute| {
+        let RouteAttribute::MultiPath(hops) = attribute else { return None };
+        let is_dead = RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown;
+        hops.iter().find(|hop| !hop.flags.intersects(is_dead))
+    });
+    Ok(Some(hops.map_or(hop, |first| NextHop {
+        interface: InterfaceId(first.interface_index),
+        gateway: gateway_of(first),
+        metric,
+    })))
+}
+
+/// Returns the route to a host, as packets take it or, with a flag, as it was configured.
+fn route_to(
+    questions: &mut Questions,
+    host: IpAddr,
+    flags: RouteFlags,
+) -> io::Result<Option<RouteMessage>> {
+    let mut question = RouteMessage::default();
+    let (family, bits) = match host {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = bits;
+    question.header.flags = flags;
+    question.attributes.push(RouteAttribute::Destination(RouteAddress::from(host)));
+    let answers = questions.ask(RouteNetlinkMessage::GetRoute(question), Answers::One)?;
+    let Some(RouteNetlinkMessage::NewRoute(route)) = answers.into_iter().next() else {
+        return Ok(None);
+    };
+    Ok((route.header.kind == RouteType::Unicast).then_some(route))
+}
+
+fn gateway_of(hop: &RouteNextHop) -> Option<IpAddr> {
+    hop.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(address) => address_of(address),
+        RouteAttribute::Via(via) => via_of(via),
+        _ => None,
+    })
 }
 
 /// News of interfaces, addresses and routes.
@@ -302,8 +362,18 @@ mod tests {
         groups.attributes = vec![RouteAttribute::Oif(1), to];
         ways.add(&groups);
         assert!(!leads(&ways, 1, Family::Ipv4) && !leads(&ways, 1, Family::Ipv6));
-        ways.gateways.insert((InterfaceId(1), "fe80::9".parse().unwrap()));
+        ways.add_gateway(Family::Ipv6, InterfaceId(1), "fe80::9".parse().unwrap());
         assert!(!leads(&ways, 1, Family::Ipv4) && leads(&ways, 1, Family::Ipv6));
+        // Of IPv4 by a router that has none here [RFC 5549].
+        ways.add_gateway(Family::Ipv4, InterfaceId(4), "fe80::9".parse().unwrap());
+        assert!(leads(&ways, 4, Family::Ipv4) && !leads(&ways, 4, Family::Ipv6));
+        // A host that is there by a route of its own is no way to others.
+        ways.on_link.insert((InterfaceId(1), "192.0.2.9".parse().unwrap(), 32));
+        assert!(!leads(&ways, 1, Family::Ipv4));
+        for (host, is_there) in [("192.0.2.9", true), ("192.0.2.8", false), ("10.1.0.7", true)] {
+            assert_eq!(ways.lead_to(InterfaceId(1), host.parse().unwrap()), is_there, "{host}");
+            assert!(!ways.lead_to(InterfaceId(2), host.parse().unwrap()), "{host}");
+        }
         for (on, to, len) in [(1, "10.0.0.0", 8), (2, "0.0.0.0", 0)] {
             ways.on_link.insert((InterfaceId(on), to.parse().unwrap(), len));
         }

@@ -154,6 +154,10 @@ impl UnicastRoutes for Routes {
         on != InterfaceId(3)
     }
 
+    fn leads_to_link(&self, _: InterfaceId, _: IpAddr) -> bool {
+        true
+    }
+
     fn is_gateway(&self, on: InterfaceId, to: IpAddr) -> bool {
         on == InterfaceId(1) && [host(1, 1, false), host(1, 1, true)].contains(&to)
     }

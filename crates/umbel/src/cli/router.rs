@@ -270,6 +270,10 @@ fn lines(status: &Status) -> Vec<String> {
             }
         }
     }
+    lines.extend(wanted.iter().filter_map(|tree| {
+        let problem = tree.problem.as_ref()?;
+        Some(format!("trouble: {} to {} cannot come: {problem}", tree.source, tree.group))
+    }));
     lines.extend(table(&rows));
     if !wanted.is_empty() {
         let titles = ["source", "group", "in", "out", "packets", "replier"];

@@ -209,6 +209,12 @@ impl Neighbours {
         self.all.iter().find(has).map(|(from, _)| *from)
     }
 
+    /// Returns the neighbour, if there is just one.
+    pub(in crate::control) fn only(&self) -> Option<IpAddr> {
+        let mut all = self.all.keys();
+        all.next().copied().filter(|_| all.next().is_none())
+    }
+
     /// Sends Hello, and again after the interval.
     pub(in crate::control) fn on_hello_time(
         &mut self,

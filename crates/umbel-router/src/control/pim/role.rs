@@ -33,7 +33,7 @@ impl PimRole {
         }
         let named = config.neighbours.iter().filter(|neighbour| {
             let is_here = neighbour.interface.as_ref().is_none_or(|interface| interface == name);
-            is_here && link.is_on_link(neighbour.address)
+            is_here && link.is_on_link(neighbour.address, routes)
         });
         let named: Vec<IpAddr> = named.map(|neighbour| neighbour.address).collect();
         if !named.is_empty() {

@@ -274,6 +274,60 @@ fn a_change_of_routes_moves_the_tree() {
 }
 
 #[test]
+fn without_a_gateway_the_only_neighbour_is_joined() {
+    for gateway in [None, Some("fe80::1".parse().unwrap())] {
+        let mut script = Script::settled(ControlConfig::default());
+        script.routes.gateway = Some(NextHop { interface: InterfaceId(1), gateway, metric: 1 });
+        want(&mut script);
+        assert_eq!((tree(&script).input, tree(&script).joined), (Some(1), None));
+        let said = tree(&script).problem;
+        assert_eq!(said.is_some(), gateway.is_some(), "the source may be there itself: {said:?}");
+        script.hello(1, host(1, 254), 1);
+        assert_eq!((tree(&script).joined, tree(&script).problem), (Some(host(1, 254)), None));
+        // With a second one it is not known which.
+        script.hello(1, host(1, 253), 1);
+        assert_eq!(tree(&script).joined, None);
+        assert!(tree(&script).problem.unwrap().contains("none of the PIM neighbours"));
+    }
+}
+
+#[test]
+fn a_source_on_the_link_is_asked_of_no_router() {
+    let mut script = with_upstream();
+    let source = host(1, 9);
+    script.report(2, host(2, 5), vec![record(RecordType::Allow, &[source])]);
+    assert_eq!((tree(&script).joined, tree(&script).problem), (None, None));
+    assert_eq!(script.asked(), []);
+}
+
+#[test]
+fn a_next_hop_that_is_no_neighbour_is_named() {
+    let mut script = Script::settled(ControlConfig::default());
+    want(&mut script);
+    let problem = tree(&script).problem.unwrap();
+    assert!(problem.contains("10.0.1.254") && problem.contains("eth1"), "{problem}");
+    script.routes.gateway = None;
+    script.plane.routes_changed(script.now, &script.routes);
+    script.drain();
+    assert!(tree(&script).problem.unwrap().contains("no unicast route"));
+}
+
+#[test]
+fn neighbours_and_hosts_are_on_a_link_without_a_subnet_if_routes_lead_to_them() {
+    let far = |n: u8| [10, 2, 0, n].into();
+    let mut script = with_upstream();
+    script.hello(3, far(7), 1);
+    script.ask(3, far(7), host(3, 100), true);
+    assert_eq!(script.outputs(), Some(vec![3]));
+    script.ask(3, far(7), host(3, 100), false);
+    script.report(3, far(8), vec![record(RecordType::Allow, &[SOURCE])]);
+    assert_eq!(script.outputs(), Some(vec![3]));
+    // No route leads to them by the second link.
+    script.hello(2, far(7), 1);
+    assert_eq!(script.plane.drops().of(DropReason::OffLink), 1);
+}
+
+#[test]
 fn the_designated_router_speaks_for_the_hosts() {
     let mut script = with_upstream();
     want(&mut script);

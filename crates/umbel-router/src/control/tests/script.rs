@@ -48,6 +48,11 @@ impl UnicastRoutes for Routes {
         !self.of_hosts.contains(&on.0)
     }
 
+    /// Hosts 10.2.x.x are there by routes of their own.
+    fn leads_to_link(&self, on: InterfaceId, host: IpAddr) -> bool {
+        matches!(host, IpAddr::V4(host) if host.octets()[..2] == [10, 2] && on.0 == 3)
+    }
+
     fn is_gateway(&self, on: InterfaceId, host: IpAddr) -> bool {
         self.gateway.is_some_and(|hop| (hop.interface, hop.gateway) == (on, Some(host)))
     }

@@ -45,6 +45,10 @@ impl UnicastRoutes for Table {
         self.with_routers.contains(&on)
     }
 
+    fn leads_to_link(&self, _: InterfaceId, _: IpAddr) -> bool {
+        false
+    }
+
     fn is_gateway(&self, _: InterfaceId, _: IpAddr) -> bool {
         false
     }

@@ -12,6 +12,7 @@ mod ordinary;
 mod recovery;
 mod recovery_costs;
 mod router;
+mod router_links;
 mod router_lms;
 mod router_peers;
 mod router_send;
