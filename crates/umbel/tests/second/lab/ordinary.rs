@@ -197,3 +197,53 @@ fn a_receiver_needs_no_place_for_its_state() {
     }
     assert_eq!(number(&sender.wait_done(SOON), "done"), 3);
 }
+
+/// One of thirty never gets an address, one has a second card, one no place for state, one already
+/// has a file, one is killed and started again.
+#[test]
+fn of_thirty_machines_that_boot_before_their_network_all_that_can_have_everything() {
+    let Some(lab) = lab(&Topology::star(31)) else { return };
+    let feeds = Feeds::new(&lab, FILES);
+    let hosts: Vec<String> = (2..=31).map(|n| format!("h{n}")).collect();
+    let list = feeds.directory.path().join("list");
+    std::fs::write(&list, hosts.join("\n")).unwrap();
+    for host in ["h1"].into_iter().chain(hosts.iter().map(String::as_str)) {
+        unplug(&lab, host);
+    }
+    let office = "ip link add office type veth peer name desk; ip link set desk up; \
+                  ip link set office up; ip addr add 10.200.0.3/24 dev office; \
+                  ip route replace default dev office";
+    sh(lab.host("h3").unwrap(), office);
+    std::fs::create_dir_all(feeds.out("h5")).unwrap();
+    std::fs::copy(feeds.input().join("a"), feeds.out("h5").join("a")).unwrap();
+
+    let mut command = feeds.umbel("h1");
+    command.args(["send", "--name", "feed", "--token", "room", "--wait-for", "29,2min", "--admit"]);
+    command.arg(&list).arg(feeds.input());
+    let mut sender = start(&feeds, "sender", command);
+    let recv = |host: &str| {
+        let mut command = feeds.umbel(host);
+        command.args(["recv", "feed", "--token", "room", "--as", host, "--wait", "2min", "-o"]);
+        command.arg(feeds.out(host));
+        if host == "h4" {
+            command.env_remove("XDG_STATE_HOME").env("HOME", "/proc/nowhere");
+        }
+        start(&feeds, host, command)
+    };
+    let mut receivers: Vec<Process> = hosts.iter().map(|host| recv(host)).collect();
+    std::thread::sleep(Duration::from_secs(3));
+    for host in ["h1"].into_iter().chain(hosts[..29].iter().map(String::as_str)) {
+        plug(&lab, host);
+    }
+    receivers[4].kill();
+    receivers[4] = recv("h6");
+    for (receiver, host) in receivers.iter_mut().zip(&hosts).take(29) {
+        receiver.wait_done(MINUTE);
+        files::assert_same(&feeds.input(), &feeds.out(host), |_| true);
+    }
+    // The sender names the one that is missing.
+    assert!(!sender.wait_end(MINUTE).success());
+    let done = sender.events("done").remove(0);
+    assert_eq!((number(&done["summary"], "done"), number(&done["summary"], "without")), (29, 1));
+    assert!(sender.stderr().contains("h31"), "{}", sender.stderr());
+}
