@@ -144,6 +144,38 @@ impl<Who: Ord + Clone> Feedback<Who> {
         }
     }
 
+    /// Draws receivers in the place of those that have left, if there are others: nobody would report
+    /// soon otherwise. Those of `all` come first that have no schedule of their own.
+    pub(super) fn draw_again<'a>(
+        &mut self,
+        all: impl Iterator<Item = &'a Who>,
+        events: &mut VecDeque<Event<Who>>,
+    ) where
+        Who: 'a,
+    {
+        let missing = DRAWN.min(self.members).saturating_sub(self.drawn);
+        if missing == 0 {
+            return;
+        }
+        let known = self.tracked.len();
+        let (mut free, mut held) = (Vec::new(), Vec::new());
+        for who in all.take(known + missing) {
+            match self.tracked.get(who) {
+                None => free.push(who.clone()),
+                Some(tracked) if !tracked.drawn => held.push(who.clone()),
+                Some(_) => {}
+            }
+        }
+        for who in free.into_iter().chain(held).take(missing) {
+            let told = ReportSchedule::START;
+            let new = Tracked { drawn: false, limits: false, new: 0, told };
+            let tracked = self.tracked.entry(who.clone()).or_insert(new);
+            tracked.drawn = true;
+            self.drawn += 1;
+            events.push_back(Event::Schedule { who, schedule: tracked.told });
+        }
+    }
+
     /// Returns how many of the slowest receivers report promptly.
     pub(super) fn prompt_most(&self, rate: f64, rtt: f64) -> usize {
         if self.members <= FEW {
@@ -258,4 +290,39 @@ fn differs(a: ReportSchedule, b: ReportSchedule) -> bool {
     let times = [(a.every, b.every), (a.latest, b.latest), (a.spread, b.spread)];
     let packets = apart(f64::from(a.packets), f64::from(b.packets));
     packets || times.iter().any(|(a, b)| apart(a.as_secs_f64(), b.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::chance::generator;
+
+    #[test]
+    fn who_is_left_reports_promptly_once_the_others_are_gone() {
+        let mut feedback = Feedback::new(generator(1));
+        let mut events = VecDeque::new();
+        let from = Origin::of(IpAddr::from([10, 0, 0, 1]));
+        for who in 0..40 {
+            feedback.join(&who, from, &mut events);
+        }
+        feedback.follow(&BTreeSet::new(), &mut events);
+        feedback.tell(1e6, |_| Some(0.001), &mut events);
+        // They were killed, so that nothing is heard of them any more.
+        for who in 0..39 {
+            assert!(feedback.drawn > 0, "nobody stands for the others");
+            feedback.leave(&who, from);
+            feedback.draw_again((who + 1..40).collect::<Vec<_>>().iter(), &mut events);
+        }
+        feedback.tell(1e6, |_| Some(0.001), &mut events);
+        let last = feedback.schedule(&39);
+        assert!(last.latest < Duration::from_secs(1), "{last:?}");
+        let told = events.iter().rev().find_map(|event| match event {
+            Event::Schedule { who: 39, schedule } => Some(*schedule),
+            _ => None,
+        });
+        assert_eq!(told, Some(last));
+        assert_eq!((feedback.members, feedback.drawn, feedback.tracked.len()), (1, 1, 1));
+    }
 }
