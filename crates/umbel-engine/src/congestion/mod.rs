@@ -343,7 +343,7 @@ impl<Who: Ord + Clone> Controller<Who> {
         let from = self.paths.remove(who).map(|path| path.from);
         if let Some(from) = from.or_else(|| self.left.remove(who)) {
             self.feedback.leave(who, from);
-            self.feedback.draw_again(self.paths.keys(), &mut self.events);
+            self.feedback.draw_few(self.paths.keys(), &mut self.events);
         }
         if self.limiting.as_ref() == Some(who) {
             self.limiting = None;

@@ -19,7 +19,7 @@ pub(super) struct PaceArgs {
     share: Share,
     /// Whose paths set the rate: most (it delivers most to all together, and half of them carry it),
     /// all (the slowest), or the percentage of receivers that must carry it. Who carries less gets
-    /// the rest apart [default: most; all for a pipe]
+    /// the rest apart [default: most, and all where a pipe is sent]
     #[arg(long, value_name = "most|all|PERCENT", value_parser = parse_pace)]
     pace_to: Option<PaceTo>,
     /// Rate below which the channel does not go: who carries less gets the rest apart

@@ -233,16 +233,16 @@ impl<'lab> Stage<'lab> {
                 let found = found();
                 missing(expected, &found).is_none() && !(expected.is_empty() && found.is_empty())
             };
-            while !is_ready() && !has_ended(&code) && begin.elapsed() < patience {
+            while !is_ready() && exit_code(&code).is_none() && begin.elapsed() < patience {
                 std::thread::sleep(PAUSE);
             }
             self.services.push((line.to_owned(), log.clone()));
         } else {
-            while !has_ended(&code) {
+            while exit_code(&code).is_none() {
                 assert!(begin.elapsed() < LIMIT * BUSY, "never ends: {line}\n{}", found());
                 std::thread::sleep(PAUSE);
             }
-            let ended: i32 = fs::read_to_string(&code).unwrap().trim().parse().unwrap();
+            let ended = exit_code(&code).unwrap();
             let permitted = if line.starts_with("umbel doctor") { 0..=1 } else { 0..=0 };
             assert!(permitted.contains(&ended), "exit code {ended} of {line}\n{}", found());
         }
@@ -258,15 +258,14 @@ impl<'lab> Stage<'lab> {
             let code = log.with_extension("code");
             let ends = line.split_whitespace().collect::<Vec<_>>().starts_with(&["umbel", "send"])
                 || line.contains("umbel recv");
-            while ends && !has_ended(&code) {
+            while ends && exit_code(&code).is_none() {
                 assert!(begin.elapsed() < LIMIT * BUSY, "never ends: {line}\n{}", self.logs());
                 std::thread::sleep(PAUSE);
             }
             // What `umbel lab down` has killed ended as it should.
-            let ended = fs::read_to_string(&code).ok().filter(|_| has_ended(&code));
-            let ended = ended.unwrap_or_else(|| "0".to_owned());
-            let permitted: &[&str] = if ends { &["0"] } else { &["0", "137", "143"] };
-            assert!(permitted.contains(&ended.trim()), "{ended} of {line}\n{}", self.logs());
+            let ended = exit_code(&code).unwrap_or(0);
+            let permitted: &[i32] = if ends { &[0] } else { &[0, 137, 143] };
+            assert!(permitted.contains(&ended), "{ended} of {line}\n{}", self.logs());
         }
     }
 
@@ -278,9 +277,9 @@ impl<'lab> Stage<'lab> {
     }
 }
 
-/// Returns whether the file of a command's exit code is there and whole.
-fn has_ended(code: &Path) -> bool {
-    fs::read_to_string(code).is_ok_and(|code| code.ends_with('\n'))
+/// Returns the exit code of a command, if it has ended and its file is whole.
+fn exit_code(file: &Path) -> Option<i32> {
+    fs::read_to_string(file).ok()?.strip_suffix('\n')?.parse().ok()
 }
 
 /// Returns whether a command goes on while others run.
