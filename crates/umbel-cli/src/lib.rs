@@ -98,7 +98,8 @@ pub trait Program: Parser {
     fn execute(self, output: &Output) -> anyhow::Result<ExitCode>;
 }
 
-/// Runs a command line. Returns the exit code: 0 done, 1 failed, 2 bad usage.
+/// Runs a command line. Returns the exit code: 0 done, 1 failed, 2 bad usage, 128 and the number of
+/// the signal that ended it before it was done.
 pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
     let args = match config_file::expand(args, &P::arranged(), P::FOREIGN) {
         Ok(args) => args,
@@ -130,7 +131,7 @@ pub fn run<P: Program>(args: Vec<OsString>) -> ExitCode {
     let result = program.execute(&output);
     result.and_then(|code| output.finish().map(|()| code)).unwrap_or_else(|error| {
         output.error(&error);
-        ExitCode::from(1)
+        ExitCode::from(signals::exit_code().unwrap_or(1))
     })
 }
 

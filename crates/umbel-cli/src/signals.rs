@@ -1,12 +1,24 @@
 //! Handles Ctrl-C and similar signals.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+
+/// The signal that told the program to end, or 0.
+static SEEN: AtomicI32 = AtomicI32::new(0);
+
+/// Returns the exit code of a command that a signal has ended, as shells expect it: 128 and its
+/// number.
+pub(super) fn exit_code() -> Option<u8> {
+    match SEEN.load(Ordering::Acquire) {
+        0 => None,
+        signal => u8::try_from(128 + signal).ok(),
+    }
+}
 
 /// Reports that the user wants the program to end.
 #[derive(Clone, Debug)]
@@ -27,6 +39,7 @@ pub fn watch() -> std::io::Result<Watch> {
     let seen = flag.clone();
     std::thread::Builder::new().name("umbel-signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
+            SEEN.store(signal, Ordering::Release);
             if seen.swap(true, Ordering::AcqRel) {
                 super::screen::abandon();
                 std::process::exit(128 + signal);

@@ -42,7 +42,18 @@ impl Ran {
     /// Asserts that the command failed with one line that has these words. Returns the line.
     #[track_caller]
     pub fn failed_with(&self, words: &[&str]) -> &str {
-        assert_eq!(self.code, Some(1), "{self:?}");
+        self.ended_with(1, words)
+    }
+
+    /// Asserts that Ctrl-C has ended it, and that it says so in one line with these words.
+    #[track_caller]
+    pub fn interrupted_with(&self, words: &[&str]) -> &str {
+        self.ended_with(130, words)
+    }
+
+    #[track_caller]
+    fn ended_with(&self, code: i32, words: &[&str]) -> &str {
+        assert_eq!(self.code, Some(code), "{self:?}");
         let errors: Vec<&str> = self.stderr.lines().filter(|l| l.starts_with("umbel: ")).collect();
         let &[line] = errors.as_slice() else { panic!("not one line of error: {self:?}") };
         for word in words {

@@ -260,7 +260,7 @@ fn an_interrupt_shows_what_came_so_far() {
     wait_until("progress", || running.stdout().contains("\"progress\""));
     running.interrupt();
     let ran = running.finish();
-    ran.failed_with(&["interrupted"]);
+    ran.interrupted_with(&["interrupted"]);
     assert_eq!(ran.event("run")["report"]["clients"]["finished"], 0);
     assert!(ran.event("progress")["events"].as_u64().unwrap() > 0);
 }

@@ -145,7 +145,7 @@ fn interrupted_it_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_secs(4));
         kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
         let output = finish(child);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"), "{output:?}");
         assert_left_nothing(temporary.path());
         assert_eq!(processes_that_mention(temporary.path()), 0);

@@ -29,7 +29,7 @@ fn an_interrupted_get_goes_on_where_it_was() {
     std::thread::sleep(std::time::Duration::from_millis(700));
     client.interrupt();
     let first = client.finish();
-    first.failed_with(&["interrupted", "same command"]);
+    first.interrupted_with(&["interrupted", "same command"]);
     let done = first.event("done");
     assert_eq!((&done["ok"], &done["summary"]["interrupted"]), (&false.into(), &true.into()));
     assert!(!place.out().join("big.bin").exists());
@@ -57,7 +57,7 @@ fn a_get_that_finds_no_server_can_be_interrupted() {
     wait_until("an output directory", || place.out().is_dir());
     std::thread::sleep(std::time::Duration::from_millis(100));
     client.interrupt();
-    client.finish().failed_with(&["interrupted"]);
+    client.finish().interrupted_with(&["interrupted"]);
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn an_interrupted_command_leaves_its_last_words_alone() {
     wait_until("progress", || terminal.shows().contains("B of 2.0 MB"));
     terminal.keyboard.write_all(b"\x03").unwrap();
     let (code, stays, moments) = terminal.finish();
-    assert_eq!(code, Some(1), "{stays}");
+    assert_eq!(code, Some(130), "{stays}");
     assert_clean(&stays, &moments);
     assert!(stays.contains("umbel: interrupted; the same command goes on"), "{stays}");
 }
