@@ -25,6 +25,8 @@ use crate::origin::Body;
 const KEPT: usize = 1 << 20;
 /// Maximum number of open streams.
 const STREAMS: usize = 32;
+/// Maximum bytes of what their members are inflated with, two of the largest windows.
+const WINDOWS: u64 = 256 << 20;
 
 /// The storage of an archive's bytes.
 pub(super) trait Storage: Send + Sync {
@@ -76,7 +78,14 @@ pub(crate) struct Archive {
     packing: OnceLock<Packing>,
     pub(super) frames: Mutex<Frames>,
     /// Open streams, the oldest first.
-    streams: Mutex<VecDeque<Weak<Slot>>>,
+    streams: Mutex<VecDeque<Kept>>,
+}
+
+/// A stream that is kept.
+struct Kept {
+    slot: Weak<Slot>,
+    /// Bytes of what its member is inflated with.
+    window: u64,
 }
 
 impl Archive {
@@ -124,22 +133,24 @@ impl Archive {
             return Ok(Arc::new(StoredBody { archive, offset: body }));
         }
         let body = StreamedBody { archive, record, slot: Arc::default() };
-        body.archive.keep(&body.slot);
+        body.archive.keep(&body.slot, content.window());
         *body.slot.stream.lock() = Some(Stream::new(content));
         Ok(Arc::new(body))
     }
 
-    /// Adds a stream, and closes the oldest ones beyond the limit.
-    fn keep(&self, slot: &Arc<Slot>) {
+    /// Adds a stream, and closes the oldest ones beyond the limits, but not this one.
+    fn keep(&self, slot: &Arc<Slot>, window: u64) {
         let slot = Arc::downgrade(slot);
         let mut streams = self.streams.lock();
-        streams.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&slot));
-        streams.push_back(slot);
-        while streams.len() > STREAMS
+        streams.retain(|other| other.slot.strong_count() > 0 && !other.slot.ptr_eq(&slot));
+        streams.push_back(Kept { slot, window });
+        let mut windows: u64 = streams.iter().map(|kept| kept.window).sum();
+        while (streams.len() > STREAMS || windows > WINDOWS && streams.len() > 1)
             && let Some(oldest) = streams.pop_front()
         {
+            windows -= oldest.window;
             // A stream that is being read now stays open and is no longer counted.
-            if let Some(slot) = oldest.upgrade()
+            if let Some(slot) = oldest.slot.upgrade()
                 && let Some(mut stream) = slot.stream.try_lock()
             {
                 *stream = None;
@@ -240,8 +251,9 @@ impl Body for StreamedBody {
         let mut stream = match slot.take() {
             Some(stream) if offset >= stream.start => stream,
             _ => {
-                self.archive.keep(&self.slot);
-                Stream::new(Content::open(&self.archive, &self.record)?)
+                let content = Content::open(&self.archive, &self.record)?;
+                self.archive.keep(&self.slot, content.window());
+                Stream::new(content)
             }
         };
         stream.read_at(offset, buf)?;
@@ -285,5 +297,34 @@ impl Stream {
             self.recent.drain(..spare);
             self.start += spare as u64;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many streams are kept after so many with these windows were opened.
+    fn kept(number: usize, window: u64) -> usize {
+        let archive = Archive::new(Box::new(Vec::new()));
+        let slots: Vec<Arc<Slot>> = (0..number).map(|_| Arc::default()).collect();
+        for slot in &slots {
+            archive.keep(slot, window);
+        }
+        let streams = archive.streams.lock();
+        assert!(
+            streams
+                .back()
+                .is_some_and(|last| last.slot.ptr_eq(&Arc::downgrade(&slots[number - 1])))
+        );
+        streams.len()
+    }
+
+    #[test]
+    fn streams_are_bounded_by_number_and_by_what_inflates_them() {
+        assert_eq!(kept(40, 8 << 20), 32);
+        assert_eq!(kept(40, 128 << 20), 2);
+        // One alone is kept, however large.
+        assert_eq!(kept(3, 300 << 20), 1);
     }
 }

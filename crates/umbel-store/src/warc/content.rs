@@ -71,6 +71,14 @@ impl Content {
         Ok(Content { stored: stored.take(record.stored_len), decoder })
     }
 
+    /// Returns the bytes that inflating it keeps in memory.
+    pub(super) fn window(&self) -> u64 {
+        match self.stored.get_ref() {
+            Stored::Plain(_) => 0,
+            Stored::Member(member) => member.window(),
+        }
+    }
+
     /// Appends more of the content. Returns the number of bytes, 0 only at the end.
     pub(super) fn read_more(&mut self, content: &mut Vec<u8>) -> Result<usize, Fault> {
         let before = content.len();

@@ -20,6 +20,9 @@ const MAX_WINDOW: u64 = 1 << 27;
 const MAX_DICTIONARY: u32 = 16 << 20;
 /// Maximum number of decoders kept for further frames, each with its window.
 const DECODERS: usize = 2;
+/// Largest window that such a decoder has: `zstd` takes larger ones only with `--long` or
+/// `--ultra`.
+const KEPT_WINDOW: u64 = 8 << 20;
 /// The first bytes of a `gzip` member with the only defined compression method [RFC 1952 §2.3.1].
 pub(super) const GZIP: &[u8] = &[0x1f, 0x8b, 8];
 /// The first bytes of a frame [RFC 8878 §3.1.1].
@@ -54,6 +57,27 @@ fn skippable(start: &[u8]) -> Option<(u32, u32)> {
     let magic = u32::from_le_bytes(*magic);
     let len = u32::from_le_bytes(*rest.first_chunk()?);
     (magic & !0xf == 0x184d_2a50).then_some((magic, len))
+}
+
+/// Returns the bytes that the decoder of a frame keeps [RFC 8878 §3.1.1.1], the most that are taken
+/// if its header is not all there.
+fn window(start: &[u8]) -> u64 {
+    let parse = || {
+        let (&descriptor, rest) = start.get(4..)?.split_first()?;
+        if descriptor & 0x20 == 0 {
+            let &byte = rest.first()?;
+            let base = 1_u64 << (10 + (byte >> 3));
+            return Some(base + base / 8 * u64::from(byte & 7));
+        }
+        // A single segment: the window is the content.
+        let id_len = [0, 1, 2, 4][usize::from(descriptor & 3)];
+        let len = 1 << (descriptor >> 6);
+        let mut size = [0; 8];
+        size[..len].copy_from_slice(rest.get(id_len..id_len + len)?);
+        let size = u64::from_le_bytes(size);
+        Some(if len == 2 { size + 256 } else { size })
+    };
+    parse().unwrap_or(MAX_WINDOW)
 }
 
 /// Decoders of an archive's frames, and the dictionary that they need.
@@ -123,6 +147,14 @@ impl Member {
         })
     }
 
+    /// Returns the bytes that inflating it keeps in memory.
+    pub(super) fn window(&self) -> u64 {
+        match self {
+            Member::Gzip(_) => 32 << 10,
+            Member::Zstd(reader) => reader.get_ref().window,
+        }
+    }
+
     /// Returns the offset after the member, after all of it was read.
     pub(super) fn end(&self) -> u64 {
         match self {
@@ -161,6 +193,7 @@ impl BufRead for Member {
 pub(super) struct Frame {
     archive: Arc<Archive>,
     decoder: FrameDecoder,
+    window: u64,
     source: Source,
 }
 
@@ -181,11 +214,12 @@ impl Read for Source {
 }
 
 impl Frame {
-    fn open(archive: &Arc<Archive>, tape: Tape) -> io::Result<Frame> {
+    fn open(archive: &Arc<Archive>, mut tape: Tape) -> io::Result<Frame> {
+        let window = window(tape.fill_buf()?);
         let mut source = Source { tape, error: None };
         let mut decoder = archive.frames.lock().decoder();
         match decoder.init(&mut source) {
-            Ok(()) => Ok(Frame { archive: Arc::clone(archive), decoder, source }),
+            Ok(()) => Ok(Frame { archive: Arc::clone(archive), decoder, window, source }),
             Err(_) => Err(source.error.unwrap_or(io::ErrorKind::InvalidData.into())),
         }
     }
@@ -213,8 +247,38 @@ impl Read for Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         let mut frames = self.archive.frames.lock();
-        if frames.idle.len() < DECODERS {
+        if frames.idle.len() < DECODERS && self.window <= KEPT_WINDOW {
             frames.idle.push(std::mem::take(&mut self.decoder));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(header: &[u8]) -> Vec<u8> {
+        [ZSTD, header].concat()
+    }
+
+    #[test]
+    fn the_window_of_a_frame_is_read_from_its_header() {
+        // 128 MiB, what `zstd --long=27` writes; the same with an eighth more; the least.
+        assert_eq!(window(&frame(&[0x04, 17 << 3])), 128 << 20);
+        assert_eq!(window(&frame(&[0x04, 17 << 3 | 1])), (128 + 16) << 20);
+        assert_eq!(window(&frame(&[0, 0])), 1 << 10);
+        // Single segments of one, two, four, and eight bytes of length, some behind a dictionary.
+        assert_eq!(window(&frame(&[0x20, 200])), 200);
+        assert_eq!(window(&frame(&[0x60, 0, 1])), 512);
+        assert_eq!(window(&frame(&[0xa1, 7, 0, 0, 1, 0])), 1 << 16);
+        assert_eq!(window(&frame(&[0xe3, 7, 7, 7, 7, 1, 0, 0, 0, 0, 0, 0, 1])), (1 << 56) + 1);
+    }
+
+    #[test]
+    fn a_header_that_is_cut_counts_as_the_largest_window() {
+        let whole = frame(&[0xe3, 7, 7, 7, 7, 1, 0, 0, 0, 0, 0, 0, 0]);
+        for len in 0..whole.len() {
+            assert_eq!(window(&whole[..len]), MAX_WINDOW, "{len}");
         }
     }
 }
