@@ -92,9 +92,16 @@ fn is_spinner(c: char) -> bool {
 /// Asserts that no more than one line moved at a time, and that none stays.
 #[track_caller]
 fn assert_clean(stays: &str, moments: &[String]) {
+    assert_clean_but_for(0, stays, moments);
+}
+
+/// Asserts that no more than one line and so many remnants were there at a time, and that none
+/// stays.
+#[track_caller]
+fn assert_clean_but_for(remnants: usize, stays: &str, moments: &[String]) {
     for moment in moments {
         let moving = moment.lines().filter(|line| moves(line)).count();
-        assert!(moving <= 1, "remnants: {moment}");
+        assert!(moving <= 1 + remnants, "remnants: {moment}");
     }
     assert!(!stays.lines().any(moves), "remnants: {stays}");
 }
@@ -161,7 +168,8 @@ fn enter_begins_what_waits_for_more_once_somebody_is_there() {
     terminal.keyboard.write_all(b"\r").unwrap();
     let (code, stays, moments) = terminal.finish();
     assert_eq!(code, Some(0), "{stays}");
-    assert_clean(&stays, &moments);
+    // The echo of the key moves the cursor some moments before the command reads the key.
+    assert_clean_but_for(1, &stays, &moments);
     assert!(stays.contains("to 1 receiver; "), "{stays}");
 }
 
