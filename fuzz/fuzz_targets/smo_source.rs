@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/umbel-engine/tests/common/checks/mod.rs"]
+#[path = "../../crates/umbel-engine/src/testing/checks/mod.rs"]
 mod checks;
 
 fuzz_target!(|bytes: &[u8]| checks::smo_source(bytes));

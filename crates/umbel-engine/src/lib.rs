@@ -17,6 +17,9 @@
     )
 )]
 
+#[cfg(test)]
+extern crate self as umbel_engine;
+
 pub mod basep;
 pub mod bucket;
 mod census;

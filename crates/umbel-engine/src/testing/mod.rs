@@ -1,6 +1,11 @@
 //! The common part of the engines' tests: time, addresses, engines driven by hand, and a
 //! [world](world::World) in which they meet.
 
+// The fuzz targets compile it, too, with what users of this crate see.
+mod checks;
+mod corpora;
+#[path = "../../../umbel-wire/tests/common/corpus.rs"]
+mod corpus;
 pub(crate) mod world;
 
 use std::collections::BTreeSet;

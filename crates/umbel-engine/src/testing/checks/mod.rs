@@ -1,4 +1,4 @@
-//! Engines behind whatever a network says. The fuzz targets run these, and `corpus.rs` runs them on
+//! Engines behind whatever a network says. The fuzz targets run these, and `corpora.rs` runs them on
 //! the corpora of the fuzz targets.
 //!
 //! An input is a list of steps. A step is a byte that selects the sender and how much time passes,

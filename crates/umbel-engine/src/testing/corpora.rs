@@ -1,14 +1,9 @@
 //! Replays the corpora of the fuzz targets that have an engine behind them, and feeds engines the
 //! corpora of the messages that they parse.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::ops::RangeInclusive;
 
-#[path = "common/checks/mod.rs"]
-mod checks;
-#[path = "../../umbel-wire/tests/common/corpus.rs"]
-mod corpus;
+use super::{checks, corpus};
 
 /// A target, and the targets that have messages for it.
 type Target = (&'static str, fn(&[u8]), &'static [&'static str]);
