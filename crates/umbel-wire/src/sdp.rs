@@ -16,11 +16,18 @@
 //!
 //! Other lines are skipped, and lines may end with a line feed alone, as other tools write them.
 //! The attributes of Umbel's sessions are in [`feed`](crate::feed) and [`stream`](crate::stream).
+//!
+//! Announcements come from strangers, so they are read strictly. A file that the user gives is read
+//! by [`offers`].
+
+mod offer;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use crate::ParseError;
+
+pub use offer::{Offer, OfferError, offers};
 
 /// Maximum length of a description in bytes.
 pub const DESCRIPTION_LEN: usize = crate::sap::PAYLOAD_LEN;

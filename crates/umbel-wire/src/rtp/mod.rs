@@ -19,10 +19,12 @@
 //! ```
 
 mod key_frame;
+mod part;
 
 use crate::ParseError;
 
 pub use key_frame::VideoCodec;
+pub use part::{MAX_PARTS, PART_HEAD, Part, parts};
 
 /// Length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 12;

@@ -32,8 +32,7 @@ const CONTROL: u32 = 1;
 const RATES: [u64; 2] = [200_000, 800_000];
 /// Pictures a second, of which the first is a key frame.
 const PICTURES: u32 = 25;
-/// Bytes of the longest packet that the encoder makes, and that the source takes.
-const PACKET_LEN: usize = 1_000;
+/// Most bytes of a unit.
 const MOST: usize = 1_300;
 
 fn at(seconds: f64) -> Instant {
@@ -60,6 +59,8 @@ struct Scenario {
     loss: f64,
     /// Rate of the encoder in each layer, as a share of the layer's rate.
     filled: [f64; 2],
+    /// Bytes of the longest packet that the encoders make.
+    packet_len: usize,
     /// Time at which something is amiss with the encoder of the base layer.
     amiss: Option<(f64, Amiss)>,
 }
@@ -110,7 +111,7 @@ impl Encoders {
             let number = usize::from(layer);
             let rate = RATES[number] as f64 * 0.9 * self.scenario.filled[number];
             let bytes = (rate / 8.0 / f64::from(PICTURES)) as usize;
-            let count = bytes.div_ceil(PACKET_LEN);
+            let count = bytes.div_ceil(self.scenario.packet_len);
             for n in 0..count {
                 let key = pictures.is_multiple_of(PICTURES) && n == 0;
                 let mut packet = vec![0; 12];
@@ -140,10 +141,8 @@ impl Encoders {
         other_type.resize(100, 0);
         let mut other_source = vec![0x80, 96, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9];
         other_source.extend(number.to_be_bytes());
-        let mut long = vec![0x80, 96];
-        long.resize(MOST + 1, 0);
         let report = vec![0x80, 200, 0, 6, 0, 0, 0, 0];
-        for bytes in [b"GET / HTTP/1.1".to_vec(), other_type, other_source, long, report] {
+        for bytes in [b"GET / HTTP/1.1".to_vec(), other_type, other_source, report] {
             self.queue.push_back(SourceInput::Packet { layer: 0, bytes: bytes.into() });
         }
     }
@@ -385,7 +384,14 @@ fn relay(mode: StreamMode) -> Relay {
 }
 
 fn scenario(mode: StreamMode) -> Scenario {
-    Scenario { mode, links: vec![4_000_000, 500_000], loss: 0.0, filled: [1.0; 2], amiss: None }
+    Scenario {
+        mode,
+        links: vec![4_000_000, 500_000],
+        loss: 0.0,
+        filled: [1.0; 2],
+        packet_len: 1_000,
+        amiss: None,
+    }
 }
 
 #[test]
@@ -426,6 +432,21 @@ fn layers_reach_the_player_as_they_are_and_losses_stay_gaps() {
 }
 
 #[test]
+fn packets_that_are_too_long_for_a_unit_arrive_whole() {
+    let scenario = Scenario { packet_len: 2_000, ..scenario(StreamMode::Cumulative) };
+    let mut world = World::new(&scenario, 1);
+    world.run(40.0);
+    let (sent, notes) = (world.sent(), world.notes());
+    assert_eq!((sent.dropped, sent.refused), (0, 0));
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.starts_with("layer 2 has packets of 1800 bytes, which are sent in 2"), "{note}");
+    let Player { others, back, gaps, lanes, .. } = world.player(0);
+    assert_eq!((*others, *back, *gaps), (0, 0, 0));
+    // Two of them a picture, as soon as the receiver has the layer.
+    assert!(lanes[1] > 1_200, "{lanes:?}");
+}
+
+#[test]
 fn a_layer_above_its_rate_is_cut_down_to_it_and_its_user_is_told_once() {
     let scenario = Scenario { filled: [1.0, 1.5], ..scenario(StreamMode::Cumulative) };
     let mut world = World::new(&scenario, 1);
@@ -442,10 +463,10 @@ fn what_else_comes_to_the_port_is_dropped_and_told_once() {
     let mut world = World::new(&Scenario { amiss, ..scenario(StreamMode::Cumulative) }, 1);
     world.run(20.0);
     let (sent, notes) = (world.sent(), world.notes());
-    // No RTP, another type, another source, and one that is too long; and reports.
+    // No RTP, another type, another source; and reports.
     assert!(sent.rtcp >= 15 * u64::from(PICTURES));
-    assert_eq!((sent.refused, sent.dropped), (4 * sent.rtcp, 0));
-    assert_eq!(notes.len(), 4, "{notes:?}");
+    assert_eq!((sent.refused, sent.dropped), (3 * sent.rtcp, 0));
+    assert_eq!(notes.len(), 3, "{notes:?}");
     let Player { others, back, gaps, .. } = world.player(0);
     assert_eq!((*others, *back, *gaps), (0, 0, 0));
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
 use umbel_engine::rlm::{Source, SourceCommand};
+use umbel_wire::rtp::{MAX_PARTS, PART_HEAD, parts};
 
 use super::intake::{Intake, Refusal};
 use super::sockets::Backlog;
@@ -40,6 +41,8 @@ struct Sender {
     heard: Instant,
     told_stall: bool,
     told_fast: bool,
+    /// Number of its next packet that is sent in parts.
+    cut: u16,
 }
 
 /// Notes that the user has heard already, each once.
@@ -49,6 +52,7 @@ struct Told {
     other_type: bool,
     other_source: bool,
     too_long: bool,
+    cut: bool,
     behind: bool,
 }
 
@@ -57,6 +61,8 @@ pub(crate) struct RtpHost {
     observer: Arc<dyn StreamObserver<RtpSnapshot>>,
     air: OnAir,
     senders: Vec<Sender>,
+    /// Most bytes of a unit.
+    most: usize,
     backlog: Arc<Backlog>,
     begun: Option<Instant>,
     told: Told,
@@ -66,24 +72,27 @@ pub(crate) struct RtpHost {
 type Machine<'a> = dyn Io<Source> + 'a;
 
 impl RtpHost {
-    /// Creates the host of a source with these layers. A packet has at most `most` bytes.
+    /// Creates the host of a source with these layers. A unit has at most `most` bytes.
     pub(crate) fn new(
         lanes: &[Lane],
         most: usize,
         backlog: Arc<Backlog>,
         observer: Arc<dyn StreamObserver<RtpSnapshot>>,
     ) -> RtpHost {
+        let longest = most.saturating_sub(PART_HEAD) * usize::from(MAX_PARTS);
         let sender = |lane: &Lane| Sender {
             lane: *lane,
-            intake: Intake::new(lane.payload_type, most),
+            intake: Intake::new(lane.payload_type, longest.max(most)),
             heard: Instant::EPOCH,
             told_stall: false,
             told_fast: false,
+            cut: 0,
         };
         RtpHost {
             observer,
             air: OnAir::new(lanes.iter().map(|lane| lane.pace)),
             senders: lanes.iter().map(sender).collect(),
+            most,
             backlog,
             begun: None,
             told: Told::default(),
@@ -121,12 +130,37 @@ impl RtpHost {
                 let begun = *self.begun.get_or_insert(now);
                 self.summary.seconds = (now - begun).as_secs_f64();
                 self.summary.taken += 1;
-                // The intake lets nothing through that is too long for a unit.
-                if let Err(error) = io.command(SourceCommand::Unit { layer, body: bytes }) {
-                    tracing::warn!("a packet is not sent: {error}");
-                }
+                self.send(io, layer, bytes);
             }
             Err(refusal) => self.on_refusal(layer, refusal),
+        }
+    }
+
+    /// Sends a packet, in parts if it is too long for a unit.
+    fn send(&mut self, io: &mut Machine<'_>, layer: u8, packet: Bytes) {
+        let units = if packet.len() <= self.most {
+            vec![packet]
+        } else {
+            let cut = &mut self.senders[usize::from(layer)].cut;
+            *cut = cut.wrapping_add(1);
+            let units: Vec<Bytes> =
+                parts(&packet, *cut, self.most).into_iter().map(Bytes::from).collect();
+            if !std::mem::replace(&mut self.told.cut, true) {
+                self.observer.note(&format!(
+                    "layer {} has packets of {} bytes, which are sent in {} parts, since {} fit one",
+                    layer + 1,
+                    packet.len(),
+                    units.len(),
+                    self.most
+                ));
+            }
+            units
+        };
+        for body in units {
+            // No unit is too long, and the layer is there.
+            if let Err(error) = io.command(SourceCommand::Unit { layer, body }) {
+                tracing::warn!("a packet is not sent: {error}");
+            }
         }
     }
 
@@ -134,6 +168,7 @@ impl RtpHost {
         let number = layer + 1;
         let (told, line) = match refusal {
             Refusal::Rtcp => return self.summary.rtcp += 1,
+            Refusal::Repeated => return self.summary.repeated += 1,
             Refusal::NotRtp => (
                 &mut self.told.not_rtp,
                 format!("what comes to the port of layer {number} is no RTP"),

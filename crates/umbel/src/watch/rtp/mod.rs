@@ -1,8 +1,8 @@
 //! The way of a stream of RTP to a player.
 //!
 //! ```text
-//! units ─▶ Order, one a layer ─┬─ cumulative ──────────────▶ a port for each layer
-//!                              └─ independent ─▶ HandOver ─▶ one port
+//! units ─▶ Parts, Order, one a layer ─┬─ cumulative ──────────────▶ a port for each layer
+//!                                     └─ independent ─▶ HandOver ─▶ one port
 //! ```
 //!
 //! Packets of cumulative layers reach the player as the source got them. Encodings of which one at
@@ -11,6 +11,7 @@
 mod description;
 mod hand_over;
 mod order;
+mod parts;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -25,6 +26,7 @@ use umbel_wire::stream::{RtpFormat, Stream, StreamMode};
 
 use self::hand_over::HandOver;
 use self::order::{Order, Packet};
+use self::parts::Parts;
 use super::host::ScreenStats;
 use crate::stream::BLOCK_TIME;
 
@@ -70,6 +72,7 @@ impl RtpTarget {
 /// Puts the packets of a stream in order for a player.
 #[derive(Debug)]
 pub(crate) struct Relay {
+    parts: Vec<Parts>,
     orders: Vec<Order>,
     hand_over: Option<HandOver>,
     /// Layer of the last packet.
@@ -89,6 +92,7 @@ impl Relay {
         };
         let independent = stream.mode == StreamMode::Independent;
         Relay {
+            parts: stream.layers.iter().map(|_| Parts::default()).collect(),
             orders: stream.layers.iter().map(order).collect(),
             hand_over: formats.first().filter(|_| independent).map(HandOver::new),
             latest: None,
@@ -99,12 +103,15 @@ impl Relay {
     }
 
     /// Takes a unit of a layer.
-    pub(crate) fn unit(&mut self, now: Instant, layer: u8, bytes: Bytes) {
-        let parsed = RtpPacket::parse(&bytes).map(|packet| (packet.ssrc, packet.sequence));
-        let (Ok((ssrc, sequence)), true) = (parsed, usize::from(layer) < self.orders.len()) else {
-            self.stats.refused += 1;
-            return;
+    pub(crate) fn unit(&mut self, now: Instant, layer: u8, unit: Bytes) {
+        let parts = self.parts.get_mut(usize::from(layer));
+        let bytes = match parts.map(|parts| parts.take(unit)) {
+            Some(Ok(Some(bytes))) => bytes,
+            Some(Ok(None)) => return,
+            Some(Err(_)) | None => return self.stats.refused += 1,
         };
+        let parsed = RtpPacket::parse(&bytes).map(|packet| (packet.ssrc, packet.sequence));
+        let Ok((ssrc, sequence)) = parsed else { return self.stats.refused += 1 };
         let before = self.latest.replace(layer).filter(|before| *before != layer);
         if let Some(before) = before.filter(|_| self.hand_over.is_some()) {
             // The other encoding is not received any more: nothing comes to fill its gaps.
