@@ -60,13 +60,13 @@ impl LadderFiles {
         &self.path
     }
 
-    /// Returns the names of the files directly in the directory that end with this extension, in
-    /// order. Names that are no [`FileName`] are left out.
-    pub fn with_extension(&self, extension: &str) -> Vec<FileName> {
+    /// Returns the names of the playlists directly in the directory, in order. Names that are no
+    /// [`FileName`] are left out.
+    pub fn playlists(&self) -> Vec<FileName> {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let names = names.filter_map(|name| FileName::parse(&name).ok());
-        let mut names: Vec<_> = names.filter(|name| name.extension() == extension).collect();
+        let mut names: Vec<_> = names.filter(FileName::is_playlist).collect();
         names.sort();
         names
     }
@@ -77,12 +77,7 @@ impl LadderFiles {
     ///
     /// If it is no regular file below the directory, or too long.
     pub fn read(&self, name: &FileName, max: u64) -> Result<Bytes, FileError> {
-        let mut file = self.open_file(name)?;
-        let stat = fstat(&file).map_err(FileError::System)?;
-        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
-            return Err(FileError::Kind);
-        }
-        let len = u64::try_from(stat.st_size).unwrap_or(0);
+        let (mut file, len) = self.open_regular(name)?;
         if len > max {
             return Err(FileError::TooLong { len, max });
         }
@@ -94,6 +89,25 @@ impl LadderFiles {
         file.by_ref().take(max + 1).read_to_end(&mut bytes).map_err(failed)?;
         let len = bytes.len() as u64;
         if len > max { Err(FileError::TooLong { len, max }) } else { Ok(bytes.into()) }
+    }
+
+    /// Returns the length of a file in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If it is no regular file below the directory.
+    pub fn len_of(&self, name: &FileName) -> Result<u64, FileError> {
+        self.open_regular(name).map(|(_, len)| len)
+    }
+
+    /// Opens a regular file. Returns its length, too.
+    fn open_regular(&self, name: &FileName) -> Result<(File, u64), FileError> {
+        let file = self.open_file(name)?;
+        let stat = fstat(&file).map_err(FileError::System)?;
+        if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+            return Err(FileError::Kind);
+        }
+        Ok((file, u64::try_from(stat.st_size).unwrap_or(0)))
     }
 
     /// Opens a file by one part of its name at a time, so that no link on the way is followed.
@@ -145,6 +159,7 @@ mod tests {
         let files = LadderFiles::open(inside.path()).unwrap();
         let read = |name: &str, max| files.read(&FileName::parse(name).unwrap(), max);
         assert_eq!(read("v0/a.m4s", 7).unwrap(), "content");
+        assert_eq!(files.len_of(&FileName::parse("v0/a.m4s").unwrap()), Ok(7));
         assert_eq!(read("v0/a.m4s", 6), Err(FileError::TooLong { len: 7, max: 6 }));
         assert_eq!(read("v0/link.m4s", 9), Err(FileError::Link));
         assert_eq!(read("v1/secret", 9), Err(FileError::Link));
@@ -157,11 +172,11 @@ mod tests {
     #[test]
     fn playlists_in_the_directory_are_found() {
         let inside = tempfile::tempdir().unwrap();
-        for name in ["b.m3u8", "a.m3u8", "c.ts", "a.m3u8.tmp"] {
+        for name in ["b.m3u8", "a.m3u8", "c.ts", "a.m3u8.tmp", "d.m3u"] {
             fs::write(inside.path().join(name), "").unwrap();
         }
         let files = LadderFiles::open(inside.path()).unwrap();
-        let found = files.with_extension("m3u8");
-        assert_eq!(found, ["a.m3u8", "b.m3u8"].map(|name| FileName::parse(name).unwrap()));
+        let found = files.playlists();
+        assert_eq!(found, ["a.m3u8", "b.m3u8", "d.m3u"].map(|name| FileName::parse(name).unwrap()));
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 
-use super::name::FileName;
+use super::name::{FileName, is_playlist};
 
 /// Watches the directories of playlists. It only says that something may have changed; its users
 /// read the playlists again. So a queue that overflowed, or a directory that came late, costs
@@ -77,7 +77,7 @@ fn tells(event: &InotifyEvent) -> bool {
     let written = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
     let is_playlist = || {
         let name = event.name.as_ref().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.rsplit_once('.').is_some_and(|(_, end)| end == "m3u8"))
+        name.is_some_and(is_playlist)
     };
     event.mask.intersects(structure) || event.mask.intersects(written) && is_playlist()
 }

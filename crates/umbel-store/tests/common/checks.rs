@@ -50,7 +50,7 @@ pub fn manifest(bytes: &[u8]) {
 pub fn hls_playlist(bytes: &[u8]) {
     let file = FileName::parse("v0/index.m3u8").expect("a sound name");
     let inside = |name: &FileName| {
-        assert!(name.as_str().starts_with("v0/"), "{name}");
+        assert!(!name.as_str().starts_with('/'), "{name}");
         assert!(name.as_str().split('/').all(|part| !matches!(part, "" | "." | "..")), "{name}");
     };
     match Playlist::parse(&file, bytes) {

@@ -68,6 +68,8 @@ pub(crate) struct GatewayHost<F> {
     silence: Silence,
     told_trouble: bool,
     told_forged: bool,
+    /// Renditions that the source leaves out, as the user knows.
+    told_left_out: Vec<String>,
     /// Time of the source's end.
     over: Option<Instant>,
     /// State at the start of the second that is being measured.
@@ -101,6 +103,7 @@ impl<F: Fetch> GatewayHost<F> {
             silence: Silence::default(),
             told_trouble: false,
             told_forged: false,
+            told_left_out: Vec::new(),
             over: None,
             second: (Instant::EPOCH, ReceiverStats::default()),
             stats: ReceiverStats::default(),
@@ -146,7 +149,7 @@ impl<F: Fetch> GatewayHost<F> {
             return;
         };
         // Playlists are sent again anyway.
-        let name = FileName::parse(&head.name).ok().filter(|name| name.extension() != "m3u8");
+        let name = FileName::parse(&head.name).ok().filter(|name| !name.is_playlist());
         if let Some(name) = name.filter(|_| self.source.is_some()) {
             let draw = self.draw();
             self.repairs.lost(now, (layer.into(), name), &head, (held, missing), draw);
@@ -234,7 +237,15 @@ impl<F: Fetch> GatewayHost<F> {
             unrepaired: repairs.failed,
             over: self.over.is_some(),
         };
+        let left_out = shelf.left_out().to_vec();
         drop(shelf);
+        if !left_out.is_empty() && left_out != self.told_left_out {
+            self.observer.note(&format!(
+                "the source leaves out renditions with other tracks or codecs: {}",
+                left_out.join(", ")
+            ));
+            self.told_left_out = left_out;
+        }
         self.second = (now, stats);
         self.observer.second(&snapshot);
         self.board.report(snapshot);

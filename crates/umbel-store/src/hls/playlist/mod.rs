@@ -1,10 +1,11 @@
 //! Playlists of HTTP Live Streaming [RFC 8216], as far as a ladder needs them.
 //!
 //! Tags that are not understood are left out, as the RFC demands of clients. Content that cannot be
-//! multicast is refused: encrypted segments, segments that are parts of a file, names that are not
-//! relative.
+//! multicast is refused: encrypted segments, segments that are parts of a file, files outside the
+//! directory.
 
 mod reader;
+mod tracks;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,6 +20,9 @@ pub const MAX_RENDITIONS: usize = 16;
 pub const MAX_SEGMENTS: usize = 21_600;
 /// Longest segment.
 pub const MAX_DURATION: Duration = Duration::from_mins(10);
+/// Names the renditions that are left out, in a master playlist as it is sent.
+const LEFT_OUT: &str = "umbel.left-out";
+
 /// A playlist.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Playlist {
@@ -35,6 +39,8 @@ pub struct Master {
     pub renditions: Vec<Rendition>,
     /// Number of tracks apart from the renditions (audio, subtitles), which are not understood.
     pub apart: usize,
+    /// Renditions whose tracks or codecs are not those of the others, by playlist and codecs.
+    pub left_out: Vec<String>,
 }
 
 /// The whole content at one rate.
@@ -135,12 +141,21 @@ pub enum PlaylistError {
 }
 
 impl Master {
-    /// Returns the text of the playlist of this name. Renditions that are not below its directory
-    /// are left out.
+    /// Creates the list of one rendition, of which nothing but its playlist is known.
+    pub fn of_one(playlist: FileName, bandwidth: u64) -> Master {
+        let rendition = Rendition { playlist, bandwidth, resolution: None, codecs: None };
+        Master { renditions: vec![rendition], apart: 0, left_out: Vec::new() }
+    }
+
+    /// Returns the text of the playlist of this name.
     pub fn text(&self, name: &FileName) -> String {
         let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+        for left_out in &self.left_out {
+            let _ =
+                writeln!(text, "#EXT-X-SESSION-DATA:DATA-ID=\"{LEFT_OUT}\",VALUE=\"{left_out}\"");
+        }
         for rendition in &self.renditions {
-            let Some(uri) = rendition.playlist.seen_from(name) else { continue };
+            let uri = rendition.playlist.seen_from(name);
             let _ = write!(text, "#EXT-X-STREAM-INF:BANDWIDTH={}", rendition.bandwidth);
             if let Some(resolution) = &rendition.resolution {
                 let _ = write!(text, ",RESOLUTION={resolution}");
@@ -184,10 +199,9 @@ impl Media {
         self.segments.push(segment);
     }
 
-    /// Returns the text of the playlist of this name. Segments that are not below its directory
-    /// are marked as missing.
+    /// Returns the text of the playlist of this name.
     pub fn text(&self, name: &FileName) -> String {
-        self.text_with(|file| file.seen_from(name).unwrap_or("missing").to_owned())
+        self.text_with(|file| file.seen_from(name))
     }
 
     /// Returns the text, with the URIs that `uri` makes of files.
@@ -253,7 +267,7 @@ mod tests {
     const MASTER: &str = "#EXTM3U\n#EXT-X-VERSION:7\n\
         #EXT-X-STREAM-INF:BANDWIDTH=1650000,RESOLUTION=640x360,CODECS=\"avc1.42c01e,mp4a.40.2\"\n\
         v360p/index.m3u8\n\n\
-        #EXT-X-STREAM-INF:BANDWIDTH=220000,RESOLUTION=320x180,CODECS=\"avc1.42c00d\"\n\
+        #EXT-X-STREAM-INF:BANDWIDTH=220000,RESOLUTION=320x180,CODECS=\"mp4a.40.5, avc3.42c00d\"\n\
         v180p/index.m3u8\n";
 
     const MEDIA: &str = "#EXTM3U\r\n#EXT-X-VERSION:7\r\n#EXT-X-TARGETDURATION:1\r\n\
@@ -316,8 +330,10 @@ mod tests {
         );
         assert_eq!(
             with("init_0.mp4", "file:///etc/passwd"),
-            PlaylistError::Name { line: 6, reason: NameError::Character(':') }
+            PlaylistError::Name { line: 6, reason: NameError::Elsewhere }
         );
+        let elsewhere = master(&MASTER.replace("v180p/", "https://cdn.example/v180p/"));
+        assert_eq!(elsewhere, Err(PlaylistError::Name { line: 7, reason: NameError::Elsewhere }));
         let byte_range = with("#EXTINF:0.9", "#EXT-X-BYTERANGE:10@0\n#EXTINF:0.9");
         assert_eq!(byte_range, PlaylistError::ByteRange { line: 10 });
         let key = with("#EXT-X-MAP", "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP");
@@ -355,6 +371,99 @@ mod tests {
         assert_eq!((list.first, list.first_discontinuity), (44, 1));
         list.push(99, next, 3);
         assert_eq!((list.first, list.end(), list.first_discontinuity), (99, 100, 4));
+    }
+
+    #[test]
+    fn renditions_with_other_tracks_or_codecs_are_left_out_and_named() {
+        let rendition = |rate: u64, codecs: &str, more: &str, uri: &str| {
+            let codecs = Some(codecs).filter(|codecs| !codecs.is_empty());
+            let codecs = codecs.map(|codecs| format!(",CODECS=\"{codecs}\"")).unwrap_or_default();
+            format!("#EXT-X-STREAM-INF:BANDWIDTH={rate}{codecs}{more}\n{uri}\n")
+        };
+        let size = ",RESOLUTION=320x180";
+        let both = "avc1.42c01e,mp4a.40.2";
+        let apart = "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"g\",NAME=\"a\",URI=\"a.m3u8\"\n";
+        let grouped = ",RESOLUTION=320x180,AUDIO=\"g\"";
+        for (list, kept, left) in [
+            // Sound alone below, or the sound is missing there.
+            (
+                vec![
+                    rendition(64, "mp4a.40.2", "", "a"),
+                    rendition(2, both, size, "v"),
+                    rendition(3, both, size, "w"),
+                ],
+                "v w",
+                "a (mp4a.40.2)",
+            ),
+            (
+                vec![rendition(1, "avc1.42c01e", size, "v"), rendition(2, both, size, "w")],
+                "w",
+                "v (avc1.42c01e)",
+            ),
+            // Another codec, and one that is not told.
+            (
+                vec![
+                    rendition(1, "hvc1.1.6.L93.B0,mp4a.40.2", size, "h"),
+                    rendition(2, both, size, "v"),
+                    rendition(3, "avc3.64001f,mp4a.40.5", size, "w"),
+                    rendition(4, "", size, "x"),
+                ],
+                "v w",
+                "h (hvc1.1.6.L93.B0,mp4a.40.2), x (codecs unknown)",
+            ),
+            // Pictures come first, though sounds are more.
+            (
+                vec![
+                    rendition(1, "mp4a.40.2", "", "a"),
+                    rendition(2, "mp4a.40.2", "", "b"),
+                    rendition(9, "avc1.42c01e", size, "v"),
+                ],
+                "v",
+                "a (mp4a.40.2), b (mp4a.40.2)",
+            ),
+            // As ffmpeg writes tracks apart: the sound is listed, too.
+            (
+                vec![
+                    apart.to_owned(),
+                    rendition(9, both, grouped, "v"),
+                    rendition(1, "mp4a.40.2", ",AUDIO=\"g\"", "a.m3u8"),
+                ],
+                "v",
+                "",
+            ),
+            (
+                vec![
+                    apart.to_owned(),
+                    rendition(1, both, grouped, "v"),
+                    rendition(2, both, size, "w"),
+                ],
+                "w",
+                "v (avc1.42c01e,mp4a.40.2)",
+            ),
+            (vec![rendition(1, "", "", "a"), rendition(2, "", "", "b")], "a b", ""),
+        ] {
+            let parsed = master(&format!("#EXTM3U\n{}", list.concat())).unwrap();
+            let names: Vec<_> = parsed.renditions.iter().map(|r| r.playlist.as_str()).collect();
+            assert_eq!((&names.join(" ")[..], &parsed.left_out.join(", ")[..]), (kept, left));
+            let sent = master(&parsed.text(&name("master.m3u8"))).unwrap();
+            assert_eq!((sent.renditions, sent.left_out), (parsed.renditions, parsed.left_out));
+        }
+    }
+
+    #[test]
+    fn references_of_all_kinds_lead_to_the_same_files() {
+        let plain = media(MEDIA).unwrap();
+        for reference in [
+            "./seg_00042.m4s",
+            "../v180p/seg_00042.m4s",
+            "seg%5F00042.m4s?v=1",
+            "/v180p/seg_00042.m4s",
+            "http://cdn.example/live/v180p/seg_00042.m4s",
+        ] {
+            assert_eq!(media(&MEDIA.replace("seg_00042.m4s", reference)), Ok(plain.clone()));
+        }
+        let bom = format!("\u{feff}{MEDIA}");
+        assert_eq!(media(&bom), Ok(plain));
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Reads playlists, line by line.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::tracks::{Listed, consistent};
 use super::{
-    MAX_DURATION, MAX_PLAYLIST, MAX_RENDITIONS, MAX_SEGMENTS, Master, Media, Playlist,
+    LEFT_OUT, MAX_DURATION, MAX_PLAYLIST, MAX_RENDITIONS, MAX_SEGMENTS, Master, Media, Playlist,
     PlaylistError, Rendition, Segment,
 };
 use crate::hls::name::FileName;
 
 /// Maximum length of a value that is passed on as text.
 const MAX_TEXT: usize = 256;
+/// Maximum number of tracks apart that are looked at.
+const MAX_TRACKS: usize = 256;
 
 impl Playlist {
     /// Parses the playlist of this name.
@@ -22,6 +26,8 @@ impl Playlist {
             return Err(PlaylistError::TooLong(bytes.len()));
         }
         let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotPlaylist)?;
+        // Clients have to refuse it [RFC 8216 §4.1], but those that people use do not.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.lines().map(str::trim_end);
         if lines.next() != Some("#EXTM3U") {
             return Err(PlaylistError::NotPlaylist);
@@ -71,7 +77,7 @@ impl Playlist {
 /// Tags that belong to the next name.
 #[derive(Debug, Default)]
 struct Next {
-    rendition: Option<(u64, Option<String>, Option<String>)>,
+    rendition: Option<NextRendition>,
     duration: Option<Duration>,
     init: Option<FileName>,
     discontinuity: bool,
@@ -79,10 +85,30 @@ struct Next {
     date: Option<String>,
 }
 
+/// Attributes of the rendition whose name comes next.
+#[derive(Debug)]
+struct NextRendition {
+    bandwidth: u64,
+    resolution: Option<String>,
+    codecs: Option<String>,
+    audio: Option<String>,
+}
+
+/// Renditions and tracks of a list.
+#[derive(Debug, Default)]
+struct List {
+    listed: Vec<Listed>,
+    apart: usize,
+    /// Groups of sound that is apart, and the playlists of all tracks that are.
+    groups: BTreeSet<String>,
+    tracks: BTreeSet<FileName>,
+    left_out: Vec<String>,
+}
+
 struct Reader<'a> {
     name: &'a FileName,
     line: usize,
-    master: Option<Master>,
+    master: Option<List>,
     media: Media,
 }
 
@@ -97,12 +123,21 @@ impl Reader<'_> {
                 let bandwidth = attribute(value, "BANDWIDTH").and_then(number);
                 let bandwidth = bandwidth.filter(|&rate| rate > 0);
                 let bandwidth = bandwidth.ok_or_else(|| bad("EXT-X-STREAM-INF"))?;
-                let text = |name| attribute(value, name).filter(|text| is_plain(text));
-                let resolution = text("RESOLUTION").map(str::to_owned);
-                next.rendition = Some((bandwidth, resolution, text("CODECS").map(str::to_owned)));
+                let text =
+                    |name| attribute(value, name).filter(|text| is_plain(text)).map(str::to_owned);
+                let (resolution, codecs) = (text("RESOLUTION"), text("CODECS"));
+                let audio = text("AUDIO");
+                next.rendition = Some(NextRendition { bandwidth, resolution, codecs, audio });
                 self.master();
             }
-            "-X-MEDIA" => self.master().apart += usize::from(attribute(value, "URI").is_some()),
+            "-X-MEDIA" => self.track(value),
+            "-X-SESSION-DATA" if attribute(value, "DATA-ID") == Some(LEFT_OUT) => {
+                let name = attribute(value, "VALUE").filter(|text| is_plain(text));
+                let list = self.master();
+                if list.left_out.len() < MAX_RENDITIONS {
+                    list.left_out.extend(name.map(str::to_owned));
+                }
+            }
             "-X-TARGETDURATION" => {
                 let seconds = number(value).filter(|&s| s <= MAX_DURATION.as_secs());
                 self.media.target_s = seconds.ok_or_else(|| bad("EXT-X-TARGETDURATION"))?;
@@ -137,29 +172,45 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn master(&mut self) -> &mut Master {
-        self.master.get_or_insert_with(|| Master { renditions: Vec::new(), apart: 0 })
+    /// Handles a track, which is apart if it has a playlist.
+    fn track(&mut self, value: &str) {
+        let (name, uri) = (self.name, attribute(value, "URI"));
+        let list = self.master();
+        let Some(uri) = uri.filter(|_| list.tracks.len() < MAX_TRACKS) else { return };
+        list.apart += 1;
+        list.tracks.extend(name.beside(uri).ok());
+        if attribute(value, "TYPE") == Some("AUDIO") {
+            list.groups.extend(attribute(value, "GROUP-ID").map(str::to_owned));
+        }
+    }
+
+    fn master(&mut self) -> &mut List {
+        self.master.get_or_insert_default()
     }
 
     fn beside(&self, uri: &str) -> Result<FileName, PlaylistError> {
         let line = self.line;
-        self.name.beside(uri).map_err(|reason| PlaylistError::Name { line, reason })
+        let name = match &self.master {
+            Some(_) => self.name.beside(uri),
+            None => self.name.beside_or_served(uri),
+        };
+        name.map_err(|reason| PlaylistError::Name { line, reason })
     }
 
     /// Handles the name of a file.
     fn uri(&mut self, uri: &str, next: &mut Next) -> Result<(), PlaylistError> {
         let line = self.line;
         let file = self.beside(uri)?;
-        if let Some(master) = &mut self.master {
+        if let Some(list) = &mut self.master {
             let missing = PlaylistError::Value { line, tag: "EXT-X-STREAM-INF" };
-            let (bandwidth, resolution, codecs) = next.rendition.take().ok_or(missing)?;
+            let NextRendition { bandwidth, resolution, codecs, audio } =
+                next.rendition.take().ok_or(missing)?;
             // Renditions that differ only in their tracks apart share a playlist.
-            if master.renditions.iter().all(|other| other.playlist != file) {
-                let playlist = file;
-                master.renditions.push(Rendition { playlist, bandwidth, resolution, codecs });
+            if list.listed.iter().all(|other| other.rendition.playlist != file) {
+                let rendition = Rendition { playlist: file, bandwidth, resolution, codecs };
+                list.listed.push(Listed { rendition, audio });
             }
-            let count = master.renditions.len();
-            return bounded("renditions", count, MAX_RENDITIONS);
+            return bounded("renditions", list.listed.len(), MAX_RENDITIONS);
         }
         let missing = PlaylistError::Value { line, tag: "EXTINF" };
         self.media.segments.push(Segment {
@@ -174,7 +225,7 @@ impl Reader<'_> {
     }
 
     fn finish(self) -> Result<Playlist, PlaylistError> {
-        let Some(mut master) = self.master else {
+        let Some(list) = self.master else {
             let last = self.media.first.checked_add(self.media.segments.len() as u64);
             if last.is_none() {
                 let tag = "EXT-X-MEDIA-SEQUENCE";
@@ -182,12 +233,19 @@ impl Reader<'_> {
             }
             return Ok(Playlist::Media(self.media));
         };
-        if master.renditions.is_empty() {
+        let List { mut listed, apart, groups, tracks, mut left_out } = list;
+        // Some writers list sound that is apart as a rendition, too.
+        listed.retain(|one| !tracks.contains(&one.rendition.playlist));
+        let (renditions, others) = consistent(listed, &groups);
+        if renditions.is_empty() {
             let (what, max) = ("renditions", MAX_RENDITIONS);
             return Err(PlaylistError::Count { what, count: 0, max });
         }
-        master.renditions.sort_by_key(|rendition| rendition.bandwidth);
-        Ok(Playlist::Master(master))
+        left_out.extend(others.iter().map(|other| {
+            let codecs = other.codecs.as_deref().unwrap_or("codecs unknown");
+            format!("{} ({codecs})", other.playlist.seen_from(self.name))
+        }));
+        Ok(Playlist::Master(Master { renditions, apart, left_out }))
     }
 }
 

@@ -143,6 +143,11 @@ impl Shelf {
         self.master.as_ref()?.renditions.get(layer)?.resolution.as_deref()
     }
 
+    /// Returns the renditions that the source leaves out, as it says.
+    pub(crate) fn left_out(&self) -> &[String] {
+        self.master.as_ref().map_or(&[], |master| &master.left_out)
+    }
+
     /// Prefers a layer's segments from now on.
     pub(crate) fn prefer(&mut self, layer: usize) {
         self.preferred = layer.min(self.layers.len().saturating_sub(1));
@@ -155,7 +160,7 @@ impl Shelf {
             self.stats.refused += 1;
             return;
         };
-        if name.extension() == "m3u8" {
+        if name.is_playlist() {
             match Playlist::parse(&name, &body) {
                 Ok(Playlist::Master(master)) => self.master = Some(master),
                 // Copies come in no order.

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use anyhow::Context;
 use serde::Serialize;
 use umbel_engine::rlm::{LayerConfig, Source, SourceConfig};
-use umbel_engine::units::counted;
 use umbel_wire::rlm::SignedHeader;
 use umbel_wire::stream::{LayerFec, StreamContent, StreamMode};
 
@@ -128,13 +127,6 @@ pub fn stream_hls(
     let Some(ladder) = opened else {
         return Ok(HlsSummary { interrupted: true, ..HlsSummary::default() });
     };
-    if ladder.master().apart > 0 {
-        let tracks = counted(ladder.master().apart, "track");
-        observer.note(&format!(
-            "left out: {tracks} apart from the renditions (audio, subtitles); mux them into each \
-             rendition"
-        ));
-    }
     let packet_len = ground.packet_len;
     let rungs = ladder::rungs(ladder.master(), fec, headroom, packet_len, ground.family)?;
     let recent = repair.map(|_| Arc::new(Recent::default()));

@@ -12,10 +12,11 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use nix::poll::PollFlags;
 use umbel_engine::host::Mailbox;
+use umbel_engine::units::{counted, rate_text};
 use umbel_net::wake::{self, Waker};
 use umbel_store::hls::{
     FileError, FileName, Follower, LadderFiles, LadderWatch, MAX_PLAYLIST, Master, Media, Playlist,
-    Segment,
+    PlaylistError, Segment,
 };
 
 use super::host::{Input, Item, Step};
@@ -29,6 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_SEGMENT: u64 = 16 << 20;
 /// Segments in a playlist that is sent.
 const WINDOW: usize = 12;
+/// Segments by which the rate of a playlist without a master playlist is told, and how much more it
+/// may become while it is being written.
+const MEASURED: usize = 3;
+const ROOM: f64 = 1.5;
 
 /// Ends the reader, from any thread.
 #[derive(Clone, Debug)]
@@ -85,6 +90,9 @@ impl Ladder {
             watch.cover(files.path(), &[]);
             let problem = match find_master(&files) {
                 Ok((name, master)) => {
+                    for line in master_notes(&master) {
+                        note(&line);
+                    }
                     return Ok(Some(Ladder { files, watch, stop, name, master }));
                 }
                 Err(problem) => problem,
@@ -133,25 +141,100 @@ impl Ladder {
     }
 }
 
-/// Returns the first playlist that lists renditions, or why there is none.
-fn find_master(files: &LadderFiles) -> Result<(FileName, Master), String> {
-    let mut problem = "there is none (ffmpeg: -master_pl_name master.m3u8)".to_owned();
-    for name in files.with_extension("m3u8") {
+/// Returns the first playlist that lists renditions, or else one for the only playlist that lists
+/// segments, or why there is none.
+pub(super) fn find_master(files: &LadderFiles) -> Result<(FileName, Master), String> {
+    let mut problem = None;
+    let mut alone = Vec::new();
+    for name in files.playlists() {
         let bytes = match files.read(&name, MAX_PLAYLIST as u64) {
             Ok(bytes) => bytes,
             Err(error) => {
-                problem = format!("{name} {error}");
+                problem = Some(format!("{name} {error}"));
                 continue;
             }
         };
         match Playlist::parse(&name, &bytes) {
             Ok(Playlist::Master(master)) => return Ok((name, master)),
-            // A rendition's playlist beside it.
-            Ok(Playlist::Media(_)) => {}
-            Err(error) => problem = format!("{name}: {error}"),
+            // It may be the beginning of one that is being written.
+            Ok(Playlist::Media(media)) if media.segments.is_empty() => {}
+            Ok(Playlist::Media(media)) => alone.push((name, media)),
+            // It lists tracks only.
+            Err(PlaylistError::Count { count: 0, .. }) => {}
+            Err(error) => problem = Some(format!("{name}: {error}")),
         }
     }
-    Err(problem)
+    if let Some(problem) = problem {
+        return Err(problem);
+    }
+    match &alone[..] {
+        [] => Err("there is none (ffmpeg: -master_pl_name master.m3u8)".to_owned()),
+        [(name, media)] => master_of_one(files, name, media),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
+            Err(format!(
+                "there is none that lists {} (ffmpeg: -master_pl_name master.m3u8)",
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// Returns a master playlist for a playlist of segments, with the greatest rate of these.
+fn master_of_one(
+    files: &LadderFiles,
+    name: &FileName,
+    media: &Media,
+) -> Result<(FileName, Master), String> {
+    if !media.ended && media.segments.len() < MEASURED {
+        return Err(format!("{name} has too few segments yet to tell its rate"));
+    }
+    let longest = media.segments.iter().map(|segment| segment.duration).max().unwrap_or_default();
+    // The last one may be short.
+    let full = media.segments.iter().filter(|segment| segment.duration >= longest / 2);
+    let rates = full.filter_map(|segment| {
+        let bits = files.len_of(&segment.name).ok()? as f64 * 8.0;
+        Some(bits / segment.duration.as_secs_f64().max(1e-3))
+    });
+    let peak = rates.fold(0.0, f64::max) * if media.ended { 1.0 } else { ROOM };
+    if peak < 1.0 {
+        return Err(format!("the segments of {name} are not there"));
+    }
+    let other = ["master.m3u8", "ladder.m3u8"].into_iter().find(|other| *other != name.as_str());
+    let own = other.and_then(|other| FileName::parse(other).ok());
+    Ok((own.unwrap_or_else(|| name.clone()), Master::of_one(name.clone(), peak.ceil() as u64)))
+}
+
+/// Returns what the user should know of a ladder.
+fn master_notes(master: &Master) -> Vec<String> {
+    let mut notes = Vec::new();
+    if master.apart > 0 {
+        let tracks = counted(master.apart, "track");
+        notes.push(format!(
+            "left out: {tracks} apart from the renditions (audio, subtitles); mux them into each \
+             rendition"
+        ));
+    }
+    if !master.left_out.is_empty() {
+        let codecs = master.renditions.first().and_then(|kept| kept.codecs.as_deref());
+        notes.push(format!(
+            "left out: {}; a player can change between renditions of the same tracks and codecs \
+             only, and the others have {}",
+            master.left_out.join(", "),
+            codecs.unwrap_or("no CODECS")
+        ));
+    }
+    if let [only] = &master.renditions[..]
+        && only.codecs.is_none()
+        && only.resolution.is_none()
+    {
+        notes.push(format!(
+            "{} is the only rendition, of at most {}",
+            only.playlist,
+            rate_text(only.bandwidth)
+        ));
+    }
+    notes
 }
 
 /// Waits for news or for a time. Returns whether it was stopped.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use tempfile::TempDir;
 use umbel_engine::host::Mailbox;
-use umbel_store::hls::{FileName, Media, Playlist};
+use umbel_store::hls::{FileName, LadderFiles, Master, Media, Playlist};
 
-use super::host::{Input, Step};
-use super::reader::{Ladder, Stop};
+use super::host::{Input, Item, Step};
+use super::reader::{Ladder, Stop, find_master};
 
 const SOON: Duration = Duration::from_mins(2);
 
@@ -190,12 +190,13 @@ fn what_leaves_the_directory_is_told_and_never_followed() {
     world.segment(0, 1);
     world.step();
     for (name, reason) in [
-        ("../../secret", "a part `.` or `..`"),
-        ("/etc/passwd", "an absolute path"),
-        ("file:///etc/passwd", "the character ':'"),
+        ("../../secret", "a path out of the directory"),
+        // It is below the directory, and the segment of this number was sent.
+        ("/etc/passwd", ""),
+        ("file:///etc/passwd", "told once"),
     ] {
         put(&world.path("v0/i.m3u8"), playlist(1, &[name.to_owned()], ""));
-        if reason.starts_with("a part") {
+        if reason.starts_with("a path") {
             let line = world.told();
             assert!(line.contains("v0/i.m3u8 is not followed: line 6") && line.contains(reason));
         }
@@ -259,4 +260,65 @@ fn the_names_that_are_sent_are_those_of_the_files() {
     assert_eq!(step.playlist.name, name);
     assert_eq!(media(&step).segments[0].name.as_str(), "v0/1.m4s");
     assert_eq!(media(&step).segments[0].init.as_ref().unwrap().as_str(), "v0/init.mp4");
+}
+
+/// Opens a ladder, and returns its master playlist and what its user is told.
+fn opened(prepare: impl FnOnce(&Path)) -> (Item, Master, Vec<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    prepare(directory.path());
+    let notes = std::cell::RefCell::new(Vec::new());
+    let note = |line: &str| notes.borrow_mut().push(line.to_owned());
+    let ladder = Ladder::open(directory.path(), Stop::new().unwrap(), note).unwrap().unwrap();
+    (ladder.master_item(), ladder.master().clone(), notes.into_inner())
+}
+
+#[test]
+fn a_playlist_of_segments_alone_is_a_ladder_of_one() {
+    let (item, master, notes) = opened(|at| {
+        for (number, len) in [(1, 1_000), (2, 3_000), (3, 500)] {
+            fs::write(at.join(format!("{number}.m4s")), vec![0; len]).unwrap();
+        }
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n1.m4s\n#EXTINF:2,\n2.m4s\n\
+                    #EXTINF:0.01,\n3.m4s\n#EXT-X-ENDLIST\n";
+        put(&at.join("master.m3u8"), text);
+        // It lists tracks, and no rendition.
+        let tracks = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"a\",NAME=\"a\",URI=\"x\"\n";
+        put(&at.join("tracks.m3u8"), tracks);
+    });
+    assert_eq!(item.name.as_str(), "ladder.m3u8");
+    let [only] = &master.renditions[..] else { panic!("{master:?}") };
+    assert_eq!((only.playlist.as_str(), only.bandwidth), ("master.m3u8", 12_000));
+    assert_eq!(notes, ["master.m3u8 is the only rendition, of at most 12.0 kbit/s"]);
+}
+
+#[test]
+fn a_playlist_that_is_being_written_is_a_ladder_once_its_rate_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = LadderFiles::open(directory.path()).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let list = |count| playlist(0, &names(0..count), "").replace("init.mp4", "0.m4s");
+    let problem = |files| find_master(files).unwrap_err();
+    assert!(problem(&files).contains("there is none (ffmpeg"), "{}", problem(&files));
+    put(&at("a.m3u8"), list(2));
+    assert!(problem(&files).contains("too few segments"), "{}", problem(&files));
+    put(&at("a.m3u8"), list(3));
+    assert!(problem(&files).contains("are not there"), "{}", problem(&files));
+    fs::write(at("1.m4s"), vec![0; 1_000]).unwrap();
+    let (_, master) = find_master(&files).unwrap();
+    assert_eq!(master.renditions[0].bandwidth, 240_000);
+    put(&at("b.m3u8"), list(3));
+    assert!(problem(&files).contains("none that lists a.m3u8, b.m3u8"), "{}", problem(&files));
+}
+
+#[test]
+fn renditions_that_are_left_out_are_named() {
+    let (_, master, notes) = opened(|at| {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=64000,CODECS=\"mp4a.40.2\"\na.m3u8\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=200000,CODECS=\"avc1.42c01e,mp4a.40.2\"\nv.m3u8\n";
+        put(&at.join("master.m3u8"), text);
+    });
+    assert_eq!(master.renditions.len(), 1);
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.starts_with("left out: a.m3u8 (mp4a.40.2); "), "{note}");
+    assert!(note.ends_with("the others have avc1.42c01e,mp4a.40.2"), "{note}");
 }
