@@ -94,7 +94,7 @@ impl Input {
         }
         let (source, again) = match video {
             Video::Pipe(file) if !converted => (buffered(file), None),
-            Video::Y4m(path) if !converted => {
+            Video::Y4m(path) if !converted && !wants_converter(&path) => {
                 let again = conversion.again.then(|| path.clone());
                 (buffered(open(&path)?), again)
             }
@@ -105,6 +105,9 @@ impl Input {
             // as it is: then its own last words are about the end of the pipe.
             y4m::Y4mError::Io(_) | y4m::Y4mError::NotY4m => {
                 converter.failure().unwrap_or_else(|| error.into())
+            }
+            y4m::Y4mError::Missing("frame rate") | y4m::Y4mError::FrameRate(_) => {
+                anyhow!("{error}: --fps tells it")
             }
             error => error.into(),
         })?;
@@ -141,6 +144,13 @@ impl Input {
         }
         Ok(read)
     }
+}
+
+/// Returns whether a file of Y4M has fields, or samples of another kind than are encoded. Of a pipe
+/// that is known too late.
+fn wants_converter(path: &Path) -> bool {
+    let reader = File::open(path).map(|file| y4m::Reader::new(BufReader::new(file)));
+    matches!(reader, Ok(Err(y4m::Y4mError::Interlaced | y4m::Y4mError::Samples(_))))
 }
 
 fn buffered(read: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
@@ -185,8 +195,48 @@ impl Pace {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Converter {
     child: Arc<Mutex<Option<Child>>>,
-    /// What it wrote about an error.
-    said: Arc<Mutex<String>>,
+    said: Arc<Mutex<Told>>,
+}
+
+/// What the converter wrote.
+#[derive(Debug, Default)]
+struct Told {
+    /// About an error.
+    failure: String,
+    /// Whether its input has sound.
+    sound: bool,
+    /// Whether it has listed what its input has.
+    listed: bool,
+}
+
+impl Told {
+    /// Takes a line, such as `[h264 @ 0x55d0] [error] no frame` or `[info] Stream mapping:`.
+    fn hear(&mut self, line: &str) {
+        let (part, line) = match line.split_once("] ") {
+            Some((part, rest)) if part.contains(" @ 0x") => (Some(part), rest),
+            _ => (None, line),
+        };
+        let (level, text) = match line.strip_prefix('[').and_then(|line| line.split_once("] ")) {
+            Some((level, text)) => (level, text.trim()),
+            None => ("", line.trim()),
+        };
+        match (level, part) {
+            ("info", None) => {
+                self.sound |= text.starts_with("Stream #") && text.contains(": Audio: ");
+                self.listed |= text == "Stream mapping:";
+            }
+            // The first line about the whole says why it ends, and further ones only follow from it.
+            // Those of its parts may be about one picture.
+            ("error" | "fatal" | "panic" | "", part)
+                if !text.is_empty()
+                    && (self.failure.is_empty() || self.failure.starts_with('[')) =>
+            {
+                let part = part.map(|part| format!("{part}] ")).unwrap_or_default();
+                self.failure = format!("{part}{text}");
+            }
+            _ => {}
+        }
+    }
 }
 
 impl Converter {
@@ -197,7 +247,8 @@ impl Converter {
         conversion: &Conversion,
     ) -> anyhow::Result<impl Read + Send + 'static> {
         let mut command = Command::new("ffmpeg");
-        command.args(["-nostdin", "-hide_banner", "-loglevel", "error"]).stdin(Stdio::null());
+        command.args(["-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info"]);
+        command.stdin(Stdio::null());
         let is_y4m = matches!(video, Video::Pipe(_) | Video::Y4m(_));
         let stated = conversion.fps.filter(|_| is_y4m).map(|fps| fps.to_string());
         let stated: Vec<&str> = stated.iter().flat_map(|fps| ["-r", fps.as_str()]).collect();
@@ -243,10 +294,7 @@ impl Converter {
         std::thread::Builder::new().name("umbel-ffmpeg".to_owned()).spawn(move || {
             for line in BufReader::new(errors).lines().map_while(Result::ok) {
                 tracing::debug!("ffmpeg: {line}");
-                let mut told = locked(&heard);
-                if !line.trim().is_empty() && !is_verdict(&told) {
-                    *told = line;
-                }
+                locked(&heard).hear(&line);
             }
         })?;
         Ok(pipe)
@@ -259,6 +307,17 @@ impl Converter {
         // It may have ended before.
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = child.wait();
+    }
+
+    /// Returns whether the input has sound, too. Of an input that needs no converter it has none.
+    pub(crate) fn has_sound(&self) -> bool {
+        // The first picture comes after the list, but by another pipe.
+        let until = Instant::now() + LAST_WORDS;
+        let is_listed = || locked(&self.child).is_none() || locked(&self.said).listed;
+        while !is_listed() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        locked(&self.said).sound
     }
 
     /// Returns why the converter ended, if it failed.
@@ -275,7 +334,7 @@ impl Converter {
             return None;
         }
         // The line may be on its way.
-        let said = || locked(&self.said).clone();
+        let said = || locked(&self.said).failure.clone();
         while said().is_empty() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -284,12 +343,6 @@ impl Converter {
             line => anyhow!("ffmpeg says: {line}"),
         })
     }
-}
-
-/// Returns whether a line of the converter says why it ends. Further lines only follow from it.
-/// Those of its parts, as `[h264 @ 0x55d0] error while decoding`, may be about one picture.
-fn is_verdict(line: &str) -> bool {
-    !line.is_empty() && !line.starts_with('[')
 }
 
 fn from_file(command: &mut Command, name: &std::ffi::OsStr, conversion: &Conversion) {
@@ -315,14 +368,71 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_about_the_whole_counts() {
-        for (line, verdict) in [
-            ("", false),
-            ("[h264 @ 0x55d0] error while decoding MB 1 2", false),
-            ("Stream map '0:v:0' matches no streams.", true),
+    fn a_file_of_y4m_that_is_not_encoded_as_it_is_goes_through_the_converter() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (head, wants) in [
+            ("W16 H16 F25:1 Ip C420jpeg", false),
+            ("W16 H16 F25:1 It C420jpeg", true),
+            ("W16 H16 F25:1 Ip C444", true),
+            ("W16 H16 F25:1 Ip C420p10", true),
+            ("W16 H16 Ip", false),
         ] {
-            assert_eq!(is_verdict(line), verdict, "{line}");
+            std::fs::write(file.path(), format!("YUV4MPEG2 {head}\n")).unwrap();
+            assert_eq!(wants_converter(file.path()), wants, "{head}");
         }
+        assert!(!wants_converter(Path::new("/nowhere.y4m")));
+        std::fs::write(file.path(), "YUV4MPEG2 W16 H16 Ip\n").unwrap();
+        let input = std::fs::File::open(file.path()).unwrap();
+        let opened = Input::open(Video::Pipe(input), &Conversion::default(), Converter::default());
+        let error = opened.err().map(|error| error.to_string());
+        assert_eq!(
+            error.as_deref(),
+            Some("the Y4M stream does not say its frame rate: --fps tells it")
+        );
+    }
+
+    #[test]
+    fn the_first_line_about_the_whole_counts() {
+        for (lines, failure) in [
+            (&[""][..], ""),
+            (&["[info] Input #0, mpegts, from 'a':", "[warning] late"], ""),
+            (
+                &["[h264 @ 0x55d0] [error] no frame", "[warning] late", "[mpegts @ 0x1] [fatal] x"],
+                "[mpegts @ 0x1] x",
+            ),
+            (
+                &[
+                    "[h264 @ 0x55d0] [error] no frame",
+                    "[fatal] Stream map '0:v:0' matches no streams.",
+                    "[fatal] To ignore this, add a trailing '?' to the map.",
+                ],
+                "Stream map '0:v:0' matches no streams.",
+            ),
+            (
+                &["ffmpeg: error while loading shared libraries: x"],
+                "ffmpeg: error while loading \
+                shared libraries: x",
+            ),
+        ] {
+            let mut told = Told::default();
+            for line in lines {
+                told.hear(line);
+            }
+            assert_eq!(told.failure, failure);
+        }
+    }
+
+    #[test]
+    fn sound_is_seen_in_the_list_of_the_input() {
+        let mut told = Told::default();
+        told.hear("[info]   Stream #0:0[0x100]: Video: h264 (Main), yuv420p, 320x240, 25 fps");
+        told.hear("[info]     title           : Stream #0:1: Audio: aac");
+        assert!(!told.sound && !told.listed);
+        told.hear(
+            "[info]   Stream #0:1[0x101](eng): Audio: aac (LC), 44100 Hz, mono, fltp, 70 kb/s",
+        );
+        told.hear("[info] Stream mapping:");
+        assert!(told.sound && told.listed && told.failure.is_empty());
     }
 
     #[test]

@@ -174,6 +174,9 @@ pub fn stream(
         }
     };
 
+    if filming.converter.has_sound() {
+        observer.note("the sound of the input is not sent: `umbel stream --hls` sends both");
+    }
     let header = *input.header();
     let (tsi, packet_len) = (ground.tsi, ground.packet_len);
     let plan = Plan::new(layers, fec, &header, &ground)?;
