@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::RecvTimeoutError;
 use umbel_net::interface::{Family, Interface, InterfaceError};
 
 /// Addresses for documentation [RFC 5737 §3, RFC 3849 §2], whose routes are the default routes.
@@ -19,6 +20,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// Time for which a better address is awaited than a link-local IPv6 one, where the user names the
 /// interface: it comes seconds before one by DHCP.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which an address may be gone before the user is told.
+const LOST: Duration = Duration::from_secs(3);
 /// Most interfaces on which announcements are heard.
 const MOST: usize = 32;
 
@@ -89,6 +92,51 @@ impl OwnAddress {
     }
 }
 
+/// Tells the user of a command that goes on while its address is gone, and when it is back. Ends when
+/// it is dropped.
+#[derive(Debug)]
+pub(crate) struct AddressWatch {
+    _alive: crossbeam_channel::Sender<()>,
+}
+
+impl AddressWatch {
+    /// Begins to watch the address that a command sends from, on the interface of this name.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start a thread.
+    pub(crate) fn start(
+        address: IpAddr,
+        interface: String,
+        note: impl Fn(&str) + Send + 'static,
+    ) -> std::io::Result<AddressWatch> {
+        let (alive, dropped) = crossbeam_channel::bounded::<()>(0);
+        let run = move || {
+            let (mut own, mut lost) = (OwnAddress::new(Some(address), LOST), false);
+            while dropped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if std::mem::replace(&mut lost, own.is_lost()) != lost {
+                    let all = if lost { Interface::list().unwrap_or_default() } else { Vec::new() };
+                    note(&change_line(address, &interface, lost.then_some(&all[..])));
+                }
+            }
+        };
+        std::thread::Builder::new().name("umbel-address".to_owned()).spawn(run)?;
+        Ok(AddressWatch { _alive: alive })
+    }
+}
+
+/// Returns the line about an address that is gone, given the interfaces that there are, or back.
+fn change_line(address: IpAddr, name: &str, gone: Option<&[Interface]>) -> String {
+    let Some(all) = gone else { return format!("{name} has {address} again: it goes on") };
+    let family = Family::of(address);
+    let other = all.iter().find(|one| one.name == name).and_then(|one| one.address(family).ok());
+    let next = match other {
+        Some(other) => format!("start it again to send from {other}, which {name} has now"),
+        None => "it goes on when the address is back".to_owned(),
+    };
+    format!("{name} has lost the address {address}, so nothing leaves: {next}")
+}
+
 /// Waits until there is an interface as the user wants it, and tells `note` why it waits. `pause`
 /// waits for a while and returns whether to give up; `None` is returned then.
 ///
@@ -157,4 +205,28 @@ pub(crate) fn others(taken: &Interface, wanted: Option<&str>) -> Option<String> 
             others.join(", ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_address_is_told_with_what_to_do() {
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let interface = |v4: &[&str]| Interface {
+            v4: v4.iter().map(|address| address.parse().unwrap()).collect(),
+            ..Interface::resolve("lo").unwrap()
+        };
+        let line = |v4: &[&str], name| change_line(address, name, Some(&[interface(v4)]));
+        let begins = "lo has lost the address 10.0.0.1, so nothing leaves: ";
+        let to_other = line(&["10.0.0.9"], "lo");
+        assert_eq!(
+            to_other,
+            format!("{begins}start it again to send from 10.0.0.9, which lo has now")
+        );
+        assert_eq!(line(&[], "lo"), format!("{begins}it goes on when the address is back"));
+        assert!(line(&["10.0.0.9"], "eth0").ends_with("when the address is back"));
+        assert_eq!(change_line(address, "lo", None), "lo has 10.0.0.1 again: it goes on");
+    }
 }

@@ -195,11 +195,15 @@ pub fn stream(
     let engine = Source::new(config)?;
 
     let announcer = air.announce()?;
+    let address = air.watch_address({
+        let observer = observer.clone();
+        move |line| observer.note(line)
+    })?;
     observer.begun(&air.begun());
     let host = StreamHost::new(&plan.ladder, observer);
     encoder::start(input, encoder, wiring.mailbox(), &filming).context("cannot start")?;
     let host = air.send(engine, host, wiring, plan.ladder.iter().map(|step| step.pace))?;
-    drop((announcer, filming));
+    drop((announcer, address, filming));
     Ok(host.summary())
 }
 

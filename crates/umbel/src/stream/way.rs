@@ -18,6 +18,7 @@ use umbel_wire::{Channel, Tsi, rlm};
 
 use super::Begun;
 use crate::directory::{self, Announcer};
+use crate::endpoint::interface::AddressWatch;
 use crate::endpoint::ports::{CONTROL_PORT, LAYER_PORT};
 use crate::endpoint::{Interrupted, Wiring, channel, interface, packet_len, random};
 
@@ -126,6 +127,21 @@ impl Air {
     /// If a socket cannot be opened.
     pub(super) fn announce(&self) -> anyhow::Result<Announcer> {
         Announcer::start(&self.stream.clone().into(), &self.signer, &self.interface)
+    }
+
+    /// Tells the user while the address that the stream is sent from is gone, until the result is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the system cannot start a thread.
+    pub(super) fn watch_address(
+        &self,
+        note: impl Fn(&str) + Send + 'static,
+    ) -> anyhow::Result<AddressWatch> {
+        let interface = self.interface.name.clone();
+        let watch = AddressWatch::start(self.stream.source.ip(), interface, note);
+        watch.context("cannot start")
     }
 
     /// Returns what signs in the name of the source, and the version of the announcement.

@@ -43,6 +43,7 @@ use self::host::{Expected, Input, SendHost, Terms};
 use super::admission::{AdmitList, Receipts, Sealing};
 use super::shape_of;
 use crate::directory::{self, Announcer};
+use crate::endpoint::interface::AddressWatch;
 use crate::endpoint::pace::{LimitReport, PaceOptions};
 use crate::endpoint::ports::DATA_PORT;
 pub use crate::endpoint::{Failure, Interrupt};
@@ -417,6 +418,11 @@ pub fn send(
     let announcer = Announcer::start(&feed.clone().into(), &signer, &interface)?;
     let (left_out, failures) = (skipped.failures(), failures(&skipped));
     let pin = signer.pin();
+    let watched = AddressWatch::start(address, interface.name.clone(), {
+        let observer = observer.clone();
+        move |line| observer.note(line)
+    });
+    let watched = watched.context("cannot start")?;
     observer.begun(&Begun { feed, pin, interface: interface.name, rate, skipped });
     let terms = Terms {
         wait_for: options.wait_for,
@@ -429,7 +435,7 @@ pub fn send(
         .ports([data_port, node])
         .pace(RateClass::Data, Some(rate), packet_len);
     let host = driver.run()?;
-    drop(announcer);
+    drop((announcer, watched));
     Ok(SendSummary { left_out, failures, ..host.summary() })
 }
 

@@ -155,12 +155,16 @@ pub fn stream_hls(
         recent.sign(signer, version);
     }
     let announcer = air.announce()?;
+    let address = air.watch_address({
+        let observer = observer.clone();
+        move |line| observer.note(line)
+    })?;
     observer.begun(&air.begun());
     let host = HlsHost::new(rungs.clone(), ladder.master_item(), recent, observer);
     ladder.start(wiring.mailbox().clone()).context("cannot start")?;
     let host = air.send(engine, host, wiring, rungs.iter().map(|rung| rung.pace));
     stop.stop();
-    drop((announcer, server));
+    drop((announcer, address, server));
     Ok(host?.summary())
 }
 

@@ -177,13 +177,17 @@ pub fn stream_rtp(
     let engine = Source::new(config)?;
 
     let announcer = air.announce()?;
+    let address = air.watch_address({
+        let observer = observer.clone();
+        move |line| observer.note(line)
+    })?;
     observer.begun(&air.begun());
     let backlog = Arc::<Backlog>::default();
     let most = usize::from(symbol_len - LENGTH_LEN);
     let host = RtpHost::new(&lanes, most, backlog.clone(), observer);
     let receiving = sockets.start(wiring.mailbox(), &backlog).context("cannot start")?;
     let host = air.send(engine, host, wiring, lanes.iter().map(|lane| lane.pace))?;
-    drop((announcer, receiving));
+    drop((announcer, address, receiving));
     Ok(host.summary())
 }
 
