@@ -17,12 +17,24 @@ pub(super) struct Completion {
     /// Time since which all that are in the tree have everything.
     settled: Option<Instant>,
     complete: bool,
+    /// Time at which something of a receiver came last.
+    heard: Option<Instant>,
 }
 
 impl Completion {
     /// Notes how many receivers are in the tree.
     pub(super) fn count(&mut self, members: usize) {
         self.most = self.most.max(members);
+    }
+
+    /// Notes that something of a receiver came.
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.heard = Some(now);
+    }
+
+    /// Returns when something of a receiver came last.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.heard
     }
 
     /// Notes that somebody in the tree lacks something.

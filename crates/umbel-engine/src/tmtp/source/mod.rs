@@ -293,6 +293,11 @@ impl<S: SymbolSource> Source<S> {
         }
     }
 
+    /// Returns when something of a receiver came last: `None` before the first.
+    pub fn heard_at(&self) -> Option<Instant> {
+        self.completion.heard()
+    }
+
     /// Begins a round of the survey, if one is due.
     fn survey_if_due(&mut self, now: Instant) {
         if self.survey.is_due(now) {
@@ -390,8 +395,9 @@ impl<S: SymbolSource> Engine for Source<S> {
         if matches!(self.stage, Stage::Idle | Stage::Closed) {
             return self.drops.count(DropReason::Unexpected);
         }
-        if let Err(reason) = self.on_datagram(now, datagram) {
-            self.drops.count(reason);
+        match self.on_datagram(now, datagram) {
+            Ok(()) => self.completion.hear(now),
+            Err(reason) => self.drops.count(reason),
         }
         self.settle(now);
     }

@@ -30,8 +30,13 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The same if one of them was in the tree and never spoke: it may have lost its place, and be on
 /// its way back.
 const ABSENT: Duration = Duration::from_secs(10);
+/// Silence of all receivers after which the source waits for none to come back: by then they have
+/// given it up, too, unless their users want them to have more patience.
+const DESERTED: Duration = Duration::from_secs(30);
 /// Most receivers with narrow paths that are waited for at the end.
 const MOST_ASIDE: usize = 1 << 12;
+/// Reason that receivers are told when none of them was left.
+const NOBODY: &str = "no receiver was left: nothing was heard of any for 30 s";
 /// Reason that receivers are told when the user ends the feed.
 const INTERRUPTED: &str = "the sender was interrupted";
 /// State of a receiver that is not on a list with keys.
@@ -205,22 +210,18 @@ impl<C: Content> SendHost<C> {
         let now = io.now();
         self.last = now;
         self.stats = io.engine().stats();
+        let silence = io.engine().heard_at().map(|at| now - at);
         self.most = self.most.max(self.stats.totals.members);
         self.note_progress(now);
         self.pause_if_idle(io);
         match self.stage {
-            Stage::Waiting | Stage::Sending if self.interrupted => {
-                self.failure.get_or_insert_with(|| INTERRUPTED.to_owned());
-                if !self.finished {
-                    tell(io, SourceCommand::Finish { failed: Some(INTERRUPTED.to_owned()) });
-                }
-                self.close(io);
-            }
+            Stage::Waiting | Stage::Sending if self.interrupted => self.give_up(io, INTERRUPTED),
             Stage::Waiting if self.enough(now) => self.begin(io),
             Stage::Sending if self.idle.is_some_and(|since| now - since >= self.idle_wait()) => {
                 self.complete(now);
             }
             Stage::Sending if self.all_listed_have_it() => self.complete(now),
+            Stage::Sending if self.is_deserted(silence) => self.give_up(io, NOBODY),
             Stage::Complete(at) if self.interrupted || self.may_close(now, at) => self.close(io),
             // The end is not repeated forever.
             Stage::Closing(at) if now - at >= CLOSE => self.stage = Stage::Closed,
@@ -229,6 +230,26 @@ impl<C: Content> SendHost<C> {
         if self.stage == Stage::Closed {
             io.stop();
         }
+    }
+
+    /// Ends the feed before all of it was sent.
+    fn give_up(&mut self, io: &mut Machine<'_, C>, reason: &str) {
+        self.failure.get_or_insert_with(|| reason.to_owned());
+        if !self.finished {
+            tell(io, SourceCommand::Finish { failed: Some(reason.to_owned()) });
+        }
+        self.close(io);
+    }
+
+    /// Returns whether all receivers that came have gone without a word, none is still expected,
+    /// and nothing was heard since. Without reports the rate falls further and further, so that the
+    /// rest would be sent to nobody for hours.
+    fn is_deserted(&self, silence: Option<Duration>) -> bool {
+        let has_come = |name: &String| self.heard().any(|heard| heard.report.name == *name);
+        self.most > 0
+            && self.stats.totals.members == 0
+            && silence.is_some_and(|silence| silence >= DESERTED)
+            && self.terms.expected.names.iter().all(has_come)
     }
 
     /// Pauses first transmissions while all receivers that came have all files. Resumes when a

@@ -80,6 +80,19 @@ fn receivers_that_crash_or_are_ended_hold_nobody_up() {
 }
 
 #[test]
+fn a_source_whose_receivers_are_all_gone_ends() {
+    // Some 6 MB, of which most is not sent when the last receiver crashes.
+    let scenario = Scenario { files: 400, crashes: 6, ..Scenario::default() };
+    for_seeds(4, |seed| {
+        let mut world = World::new(scenario, seed);
+        world.run(Duration::from_mins(1));
+        let sent = world.sent().unwrap_or_else(|| panic!("seed {seed}: it goes on"));
+        let reason = sent.failure.unwrap_or_default();
+        assert!(reason.starts_with("no receiver was left"), "seed {seed}: {reason}");
+    });
+}
+
+#[test]
 fn everyone_hears_that_the_sender_was_ended() {
     for_seeds(20, |seed| {
         let at = Some(ms(3_100 + seed * 37 % 500));

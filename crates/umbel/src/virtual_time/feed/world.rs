@@ -82,7 +82,8 @@ pub(super) struct Scenario {
     pub(super) within: Duration,
     pub(super) wait_for: WaitFor,
     pub(super) linger: Duration,
-    /// Whether a pipe is sent instead of files.
+    /// Number of files, and whether a pipe is sent instead of them.
+    pub(super) files: u32,
     pub(super) pipe: bool,
     /// Whether disks are full for a while, how many symbols they alter, and how slow they are.
     pub(super) full: bool,
@@ -114,6 +115,7 @@ impl Default for Scenario {
             within: Duration::from_secs(1),
             wait_for: WaitFor::Receivers(6),
             linger: Duration::ZERO,
+            files: 6,
             pipe: false,
             full: false,
             alters: 0,
@@ -275,7 +277,7 @@ impl World {
                 .set_router_hook(router, umbel_sim::lms::router(router, seed, change))
                 .unwrap();
         }
-        let files = Files::new(6, &mut draws(seed, 1));
+        let files = Files::new(scenario.files, &mut draws(seed, 1));
         let mut world = World {
             simulation,
             source,
