@@ -72,6 +72,9 @@ pub enum SendError {
         /// The command that adds a route, or tells of it.
         command: String,
     },
+    /// The interface has lost its addresses, and its routes with them.
+    #[error("{0} has no {1} address any more")]
+    NoAddress(String, Family),
     /// The interface is down or has disappeared.
     #[error("interface {0} is down: `ip link set dev {0} up`")]
     Down(String),
@@ -106,6 +109,9 @@ impl SendError {
                 interface: name,
             },
             Errno::EPERM | Errno::EACCES => SendError::Refused(to),
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH if !has_address(interface, family) => {
+                SendError::NoAddress(name, family)
+            }
             Errno::ENETUNREACH | Errno::EHOSTUNREACH => {
                 let command = route_command(to.ip(), family, interface);
                 SendError::Unreachable { to, interface: name, command }
@@ -122,11 +128,20 @@ impl SendError {
         match self {
             SendError::Refused(_)
             | SendError::Unreachable { .. }
+            | SendError::NoAddress(..)
             | SendError::Down(_)
             | SendError::Stuck(_) => true,
             SendError::TooLong { .. } | SendError::System { .. } => false,
         }
     }
+}
+
+/// Returns whether the interface still has an address of a family.
+fn has_address(interface: &Interface, family: Family) -> bool {
+    let has = |all: Vec<Interface>| {
+        all.iter().any(|one| one.index == interface.index && one.address(family).is_ok())
+    };
+    Interface::list().map_or(true, has)
 }
 
 /// Returns the command that routes groups to an interface, or tells how a host is routed. Linux
@@ -140,5 +155,22 @@ fn route_command(to: IpAddr, family: Family, interface: &Interface) -> String {
             let kind = if interface.loopback { "local" } else { "multicast" };
             format!("ip -6 route add {kind} ff00::/8 dev {name} table local")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_went_with_the_address_is_not_asked_for() {
+        let loopback = Interface::resolve("lo").unwrap();
+        let to = SocketAddr::from(([232, 1, 1, 1], 7704));
+        let said = |interface: &Interface| {
+            SendError::new(Errno::ENETUNREACH, to, 100, Family::V4, interface).to_string()
+        };
+        assert!(said(&loopback).contains("`ip route add 224.0.0.0/4 dev lo`"));
+        let gone = Interface { index: u32::MAX, name: "va".to_owned(), ..loopback };
+        assert_eq!(said(&gone), "va has no IPv4 address any more");
     }
 }
