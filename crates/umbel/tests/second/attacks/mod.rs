@@ -13,6 +13,7 @@ mod greedy;
 mod liars;
 mod pipes;
 mod repositories;
+mod routers;
 mod segments;
 mod smo;
 mod stranger;
