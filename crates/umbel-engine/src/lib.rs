@@ -21,6 +21,7 @@
 extern crate self as umbel_engine;
 
 pub mod basep;
+pub mod bounds;
 pub mod bucket;
 mod census;
 pub mod chance;

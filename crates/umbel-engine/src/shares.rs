@@ -12,9 +12,17 @@
 //! | none free | would have as many as the greediest | refused: [`Full::All`] |
 //!
 //! Each operation takes time logarithmic in the number of places.
+//!
+//! [`Places`] are shared among links first, and of a [`Budget`] a host has a part of what is left.
+
+mod budget;
+mod places;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
+
+pub use self::budget::Budget;
+pub use self::places::Places;
 
 /// Networks of IPv6 have this many times the places of an IPv4 address, since hosts share them.
 const PLACES_OF_A_NETWORK: usize = 4;
@@ -22,28 +30,32 @@ const PLACES_OF_A_NETWORK: usize = 4;
 /// Hosts that are not told apart: one IPv4 address, or all of the same first 64 bits of IPv6. A
 /// host can usually take any address of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin(IpAddr);
+pub struct Origin {
+    address: IpAddr,
+    is_network: bool,
+}
 
 impl Origin {
     /// Returns the origin of an address.
     pub fn of(address: IpAddr) -> Origin {
-        Origin(match address.to_canonical() {
+        match address.to_canonical() {
             IpAddr::V6(address) => {
-                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+                let network = Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX));
+                Origin { address: network.into(), is_network: true }
             }
-            address @ IpAddr::V4(_) => address,
-        })
+            address @ IpAddr::V4(_) => Origin::alone(address),
+        }
     }
 
     /// Returns an origin that is this address alone. On a link all addresses of IPv6 have the same
     /// first bits.
     pub fn alone(address: IpAddr) -> Origin {
-        Origin(address.to_canonical())
+        Origin { address: address.to_canonical(), is_network: false }
     }
 
     /// Returns whether it is a network of many addresses.
     pub fn is_network(self) -> bool {
-        self.0.is_ipv6()
+        self.is_network
     }
 
     /// Returns the number of places where an IPv4 address has `share`.
@@ -130,8 +142,13 @@ impl<K: Copy + Ord> Shares<K> {
 
     /// Gives up the place that the greediest used longest ago. Returns its key.
     pub fn yield_one(&mut self) -> Option<K> {
-        let (_, greediest) = self.loads.last()?;
-        let key = *self.origins.get(greediest)?.values().next()?;
+        let (_, greediest) = *self.loads.last()?;
+        self.yield_of(greediest)
+    }
+
+    /// Gives up the place that an origin used longest ago. Returns its key.
+    pub fn yield_of(&mut self, origin: Origin) -> Option<K> {
+        let key = *self.origins.get(&origin)?.values().next()?;
         self.leave(key);
         Some(key)
     }
@@ -230,6 +247,7 @@ mod tests {
         assert_eq!(shares.enter(modest, 11), Ok(Some(0)));
         let link = ["fe80::1", "fe80::2"].map(|address| Origin::alone(address.parse().unwrap()));
         assert!(link[0] != link[1] && origin("fe80::1") == origin("fe80::2"));
+        assert_eq!((link[0].places(5), origin("fe80::1").places(5)), (5, 20));
     }
 
     #[test]
@@ -245,6 +263,7 @@ mod tests {
         assert_eq!(lost[..5], [1, 2, 3, 4, 5].map(|key| Ok(Some(key))));
         assert_eq!(lost[5], Err(Full::All), "both have as many");
         assert_eq!((shares.of(greedy), shares.of(modest)), (5, 5));
+        assert_eq!(shares.yield_of(modest), Some(20));
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use umbel_wire::{Channel, Tsi};
 
+use crate::bounds::{DMCASTS, LMS_CHANNELS, STEERED};
 use crate::bucket::Limit;
 use crate::reliable::WindowLimits;
 
@@ -261,7 +262,8 @@ pub struct RouterConfig {
     pub requests: Limit,
     /// Limit on DMCASTs for one channel. Default 20,000 a second, 2,000 at once.
     pub dmcasts: Limit,
-    /// Greatest number of channels, and of services, that it keeps state for. Default 4096.
+    /// Greatest number of channels, and of services, that it keeps state for. When there are as
+    /// many, the link and the host that have named most give way to others. Default 4096.
     pub channels: usize,
     /// Cost that a hop adds to that of an anycast server. Default 1.
     pub anycast_hop_cost: u32,
@@ -285,9 +287,9 @@ impl RouterConfig {
             solicits: 3,
             solicit_gap: Duration::from_secs(1),
             tag_lifetime: Duration::from_secs(30),
-            requests: Limit { per_s: 10_000, burst: 2_000 },
-            dmcasts: Limit { per_s: 20_000, burst: 2_000 },
-            channels: 4096,
+            requests: STEERED.all,
+            dmcasts: DMCASTS.all,
+            channels: LMS_CHANNELS.all,
             anycast_hop_cost: 1,
             secret,
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use umbel_wire::stream::{LayerFec, StreamMode};
 use umbel_wire::{Channel, Tsi};
 
+use crate::bounds::{STREAM_CONTROL, WRONG_SIGNATURES};
 use crate::bucket::Limit;
 use crate::session_pacing::SessionRate;
 use crate::units::Rate;
@@ -73,17 +74,13 @@ impl SourceConfig {
             symbol_len: 1280,
             head_copies: 3,
             session: SessionConfig::default(),
-            control_limit: CONTROL_LIMIT,
+            control_limit: STREAM_CONTROL.all,
         }
     }
 }
 
-/// Control messages that one node handles.
-const CONTROL_LIMIT: Limit = Limit { per_s: 200, burst: 400 };
-
-/// Wrong signatures that a receiver looks at. Chosen: four times the rate of an attack that
-/// docs/security.md expects, and about a quarter of a core.
-const WRONG_LIMIT: Limit = Limit { per_s: 4_000, burst: 4_000 };
+/// Most hosts whose control messages are counted apart.
+pub(super) const CONTROL_HOSTS: usize = 1024;
 
 /// The key by which the packets of a stream are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,10 +151,10 @@ impl ReceiverConfig {
             loss: LossConfig::default(),
             session: SessionConfig::default(),
             experiments_of_one: Limit { per_s: 1, burst: 4 },
-            control_limit: CONTROL_LIMIT,
+            control_limit: STREAM_CONTROL.all,
             held: HeldConfig::default(),
             key: None,
-            wrong_limit: WRONG_LIMIT,
+            wrong_limit: WRONG_SIGNATURES.all,
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use umbel_wire::Channel;
 
+use crate::bounds::{SMO_ALONE, SMO_CONNECTIONS, SMO_HALF_OPEN};
+
 /// Stream that a new connection receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
@@ -202,9 +204,9 @@ impl SourceConfig {
             frame: 1,
             real_time: None,
             removal: RemovalRules::default(),
-            children: 10_000,
-            alone: 256 << 20,
-            half_open: 65_536,
+            children: SMO_CONNECTIONS.all,
+            alone: SMO_ALONE.all,
+            half_open: SMO_HALF_OPEN.all,
             receive_buffer: u16::MAX,
             initial_rto: Duration::from_secs(1),
             rto: (Duration::from_millis(200), Duration::from_mins(1)),

@@ -7,7 +7,7 @@
 //! A server that is gone is thus forgotten even where routers form a ring.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use umbel_wire::Channel;
 use umbel_wire::lms::{Message, limits};
@@ -16,10 +16,15 @@ use super::{Router, Verdict};
 use crate::Instant;
 use crate::lms::drops::DropReason;
 use crate::router::{InterfaceId, PassingDatagram, RouterDestination, Routes};
+use crate::shares::{Origin, Places};
 
-/// All services that a router knows of.
-#[derive(Debug, Default)]
-pub(super) struct Services(BTreeMap<Channel, Service>);
+/// All services that a router knows of. Hosts have shares of them, as of
+/// [channels](super::groups::Groups).
+#[derive(Debug)]
+pub(super) struct Services {
+    all: BTreeMap<Channel, Service>,
+    places: Places<InterfaceId, Channel>,
+}
 
 #[derive(Debug, Default)]
 struct Service {
@@ -41,9 +46,28 @@ struct Server {
 type Told = (u32, u8);
 
 impl Services {
+    /// Creates room for so many services.
+    pub(super) fn new(services: usize) -> Services {
+        Services { all: BTreeMap::new(), places: Places::new(services, services) }
+    }
+
+    /// Returns a service, and creates it if there is a place for the host `by` that names it.
+    fn entry(&mut self, by: (InterfaceId, IpAddr), channel: &Channel) -> Option<&mut Service> {
+        if let Some(lost) = self.places.enter(by.0, Origin::alone(by.1), *channel).ok()? {
+            self.all.remove(&lost);
+        }
+        self.places.renew(*channel);
+        Some(self.all.entry(*channel).or_default())
+    }
+
+    fn remove(&mut self, channel: &Channel) {
+        self.all.remove(channel);
+        self.places.leave(*channel);
+    }
+
     /// Returns the number of entries of all tables.
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(|service| 1 + service.servers.len() + service.told.len()).sum()
+        self.all.values().map(|service| 1 + service.servers.len() + service.told.len()).sum()
     }
 }
 
@@ -68,15 +92,12 @@ impl Router {
         (channel, cost, hops): (Channel, Option<u32>, u8),
     ) -> Verdict {
         let (interface, from) = (datagram.arrived_on, datagram.from);
-        let services = &mut self.services.0;
-        if !services.contains_key(&channel)
-            && (cost.is_none() || services.len() >= self.config.channels)
-        {
-            let reason =
-                if cost.is_none() { DropReason::Unexpected } else { DropReason::OverLimit };
-            return self.drop(reason);
+        if cost.is_none() && !self.services.all.contains_key(&channel) {
+            return self.drop(DropReason::Unexpected);
         }
-        let service = services.entry(channel).or_default();
+        let Some(service) = self.services.entry((interface, from.ip()), &channel) else {
+            return self.drop(DropReason::OverLimit);
+        };
         if let Some(cost) = cost.filter(|_| hops < limits::HOPS) {
             let expires = now + self.config.offer_lifetime;
             let cost = cost.saturating_add(self.config.anycast_hop_cost);
@@ -95,7 +116,7 @@ impl Router {
     /// Announces the best server to the routers on all interfaces, where that is news or `all` are
     /// to hear it again.
     fn tell_service(&mut self, now: Instant, routes: &mut dyn Routes, channel: Channel, all: bool) {
-        let Some(service) = self.services.0.get_mut(&channel) else { return };
+        let Some(service) = self.services.all.get_mut(&channel) else { return };
         let mut interfaces = Vec::new();
         routes.interfaces(&mut interfaces);
         let mut due = Vec::new();
@@ -115,7 +136,7 @@ impl Router {
         }
         let next = service.servers.values().map(|server| server.expires).fold(at, Instant::min);
         if service.servers.is_empty() {
-            self.services.0.remove(&channel);
+            self.services.remove(&channel);
         }
         self.wake_by(next);
         for (interface, best) in due {
@@ -142,7 +163,7 @@ impl Router {
         }
         *hops += 1;
         requestor.get_or_insert(datagram.from);
-        let best = self.services.0.get(&service).and_then(|known| {
+        let best = self.services.all.get(&service).and_then(|known| {
             known.best(datagram.arrived_on).or_else(|| known.servers.values().next())
         });
         let Some(server) = best.filter(|server| server.expires > now).copied() else {
@@ -155,9 +176,9 @@ impl Router {
 
     /// Forgets servers that were not renewed, and renews the advertisements to the neighbours.
     pub(super) fn tend_services(&mut self, now: Instant, routes: &mut dyn Routes) {
-        let channels: Vec<Channel> = self.services.0.keys().copied().collect();
+        let channels: Vec<Channel> = self.services.all.keys().copied().collect();
         for channel in channels {
-            let Some(service) = self.services.0.get_mut(&channel) else { continue };
+            let Some(service) = self.services.all.get_mut(&channel) else { continue };
             service.servers.retain(|_, server| server.expires > now);
             let is_due = service.tell_at.is_some_and(|at| at <= now);
             self.tell_service(now, routes, channel, is_due);

@@ -1,6 +1,7 @@
 //! A router's knowledge of channels.
 
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::btree_map::BTreeMap;
+use std::net::IpAddr;
 
 use umbel_wire::Channel;
 
@@ -9,11 +10,16 @@ use crate::Instant;
 use crate::bucket::Limiter;
 use crate::lms::config::RouterConfig;
 use crate::router::InterfaceId;
+use crate::shares::{Origin, Places};
 
 /// The channels that a router has state of.
-#[derive(Debug, Default)]
+///
+/// Whoever names a channel of a tree has the router keep state of it, under any port. So hosts have
+/// shares of it: the one with most gives up what was advertised longest ago.
+#[derive(Debug)]
 pub(super) struct Groups {
     by_channel: BTreeMap<Channel, Group>,
+    places: Places<InterfaceId, Channel>,
     /// Number of changes of channels and repliers.
     changes: u64,
 }
@@ -58,7 +64,29 @@ pub(super) struct Link {
     pub(super) tag: Option<(u64, u64)>,
 }
 
+impl Group {
+    fn new(expires: Instant, config: &RouterConfig) -> Group {
+        Group {
+            offers: Offers::default(),
+            advertised: None,
+            advertised_at: Instant::EPOCH,
+            advertise_at: None,
+            check: None,
+            checked_until: Instant::EPOCH,
+            dmcasts: Limiter::new(config.dmcasts),
+            links: Links::default(),
+            expires,
+        }
+    }
+}
+
 impl Groups {
+    /// Creates room for so many channels.
+    pub(super) fn new(channels: usize) -> Groups {
+        let places = Places::new(channels, channels);
+        Groups { by_channel: BTreeMap::new(), places, changes: 0 }
+    }
+
     pub(super) fn get(&self, channel: &Channel) -> Option<&Group> {
         self.by_channel.get(channel)
     }
@@ -67,40 +95,37 @@ impl Groups {
         self.by_channel.get_mut(channel)
     }
 
-    /// Returns the state of a channel, and creates it if there is room. Then there will be work at
-    /// `wake_at`.
+    /// Returns the state of a channel, and creates it if there is a place for the host `by` that
+    /// names it. Then there will be work at `wake_at`.
     pub(super) fn entry(
         &mut self,
         now: Instant,
         channel: &Channel,
+        by: (InterfaceId, IpAddr),
         config: &RouterConfig,
         wake_at: &mut Option<Instant>,
     ) -> Option<&mut Group> {
-        let len = self.by_channel.len();
-        match self.by_channel.entry(*channel) {
-            Entry::Occupied(group) => Some(group.into_mut()),
-            Entry::Vacant(_) if len >= config.channels => None,
-            Entry::Vacant(place) => {
-                let expires = now + config.offer_lifetime;
-                self.changes += 1;
-                *wake_at = Some(wake_at.map_or(expires, |at| at.min(expires)));
-                Some(place.insert(Group {
-                    offers: Offers::default(),
-                    advertised: None,
-                    advertised_at: Instant::EPOCH,
-                    advertise_at: None,
-                    check: None,
-                    checked_until: Instant::EPOCH,
-                    dmcasts: Limiter::new(config.dmcasts),
-                    links: Links::default(),
-                    expires,
-                }))
+        if !self.by_channel.contains_key(channel) {
+            let lost = self.places.enter(by.0, Origin::alone(by.1), *channel).ok()?;
+            if let Some(lost) = lost {
+                self.by_channel.remove(&lost);
             }
+            let expires = now + config.offer_lifetime;
+            self.changes += 1;
+            *wake_at = Some(wake_at.map_or(expires, |at| at.min(expires)));
+            self.by_channel.insert(*channel, Group::new(expires, config));
         }
+        self.by_channel.get_mut(channel)
+    }
+
+    /// Notes that a channel has a replier, and is in use.
+    pub(super) fn renew(&mut self, channel: &Channel) {
+        self.places.renew(*channel);
     }
 
     pub(super) fn remove(&mut self, channel: &Channel) {
         if self.by_channel.remove(channel).is_some() {
+            self.places.leave(*channel);
             self.changes += 1;
         }
     }

@@ -45,7 +45,8 @@ use self::turning_point::Tags;
 use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
-use crate::bucket::{Limit, Limiter, Limiters};
+use crate::bounds::ROUTER_PONGS;
+use crate::bucket::{Limiter, Limiters};
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
@@ -53,9 +54,6 @@ use crate::router::{
 use crate::shares::Origin;
 use crate::{Address, Instant};
 
-/// Most answers to pings a second, and at once; and those of one host.
-const PINGS: Limit = Limit { per_s: 2_000, burst: 1_000 };
-const PINGS_OF_HOST: Limit = Limit { per_s: 20, burst: 50 };
 /// Most hosts whose pings are counted apart.
 const PINGING_HOSTS: usize = 1_024;
 
@@ -87,12 +85,12 @@ impl Router {
     pub fn new(config: RouterConfig) -> Router {
         Router {
             tags: Tags::new(&config),
+            groups: Groups::new(config.channels),
+            services: Services::new(config.channels),
             config,
-            groups: Groups::default(),
-            services: Services::default(),
             outbox: Outbox::default(),
             wake_at: None,
-            pings: (Limiters::new(PINGS_OF_HOST, PINGING_HOSTS), Limiter::new(PINGS)),
+            pings: ROUTER_PONGS.limiters(PINGING_HOSTS),
             drops: Drops::default(),
             stats: RouterStats::default(),
         }
@@ -184,7 +182,8 @@ impl Router {
         };
         // The channel is looked up once, so that what follows borrows single fields.
         let (config, wake_at) = (&self.config, &mut self.wake_at);
-        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+        let by = (arrived_on, from.ip());
+        let Some(group) = self.groups.entry(now, &channel, by, config, wake_at) else {
             return self.drop(DropReason::OverLimit);
         };
         let link = group.links.entry(arrived_on, config);
@@ -275,7 +274,8 @@ impl Router {
             Err(verdict) => return verdict,
         };
         let (config, wake_at) = (&self.config, &mut self.wake_at);
-        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+        let by = (datagram.arrived_on, datagram.from.ip());
+        let Some(group) = self.groups.entry(now, &channel, by, config, wake_at) else {
             return self.drop(DropReason::OverLimit);
         };
         if !group.links.entry(datagram.arrived_on, config).requests.take(now) {
@@ -321,7 +321,8 @@ impl Router {
         }
         let expires = now + self.config.offer_lifetime;
         let (config, wake_at) = (&self.config, &mut self.wake_at);
-        let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+        let by = (interface, from.ip());
+        let Some(group) = self.groups.entry(now, &channel, by, config, wake_at) else {
             return self.drop(DropReason::OverLimit);
         };
         if !group.links.entry(interface, config).requests.take(now) {
@@ -334,6 +335,7 @@ impl Router {
         if group.check.take_if(is_checked).is_some() {
             group.checked_until = now + gap;
         }
+        self.groups.renew(&channel);
         self.wake_by(expires);
         self.choose(now, &channel);
         Verdict::Take
@@ -474,7 +476,7 @@ impl RouterEngine for Router {
                 return self.on_request(now, routes, &datagram, &mut request);
             }
             Some(Plain::Dmcast { channel, turning_point, repair }) if self.is_for_me(&datagram) => {
-                return self.on_dmcast(now, routes, (channel, turning_point), repair);
+                return self.on_dmcast(now, routes, &datagram, (channel, turning_point), repair);
             }
             _ => {}
         }
@@ -493,7 +495,7 @@ impl RouterEngine for Router {
                 self.on_advertisement(now, routes, &datagram, (channel, cost))
             }
             Message::Dmcast { channel, turning_point, repair } if self.is_for_me(&datagram) => {
-                self.on_dmcast(now, routes, (channel, turning_point), repair)
+                self.on_dmcast(now, routes, &datagram, (channel, turning_point), repair)
             }
             Message::Solicit { channel } if self.is_for_me(&datagram) => {
                 self.on_solicit(now, &channel)

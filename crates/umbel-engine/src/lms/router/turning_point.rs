@@ -11,7 +11,7 @@ use super::groups::Link;
 use crate::Instant;
 use crate::lms::config::RouterConfig;
 use crate::lms::drops::DropReason;
-use crate::router::{InterfaceId, RouterDestination, Routes, Verdict};
+use crate::router::{InterfaceId, PassingDatagram, RouterDestination, Routes, Verdict};
 
 /// Makes the tags of turning points.
 #[derive(Debug)]
@@ -106,6 +106,7 @@ impl Router {
         &mut self,
         now: Instant,
         routes: &mut dyn Routes,
+        datagram: &PassingDatagram<'_>,
         (channel, turning_point): (Channel, TurningPoint),
         repair: &[u8],
     ) -> Verdict {
@@ -125,7 +126,8 @@ impl Router {
             group
         } else {
             let (config, wake_at) = (&self.config, &mut self.wake_at);
-            let Some(group) = self.groups.entry(now, &channel, config, wake_at) else {
+            let by = (datagram.arrived_on, datagram.from.ip());
+            let Some(group) = self.groups.entry(now, &channel, by, config, wake_at) else {
                 return self.drop(DropReason::OverLimit);
             };
             group

@@ -421,6 +421,49 @@ fn channels_are_bounded() {
 }
 
 #[test]
+fn a_host_that_names_channels_without_end_takes_no_others_place() {
+    let mut bench = Bench::new(|config| config.channels = 10);
+    let advertise = |bench: &mut Bench, interface, from, port| {
+        let message =
+            Message::Advertisement { channel: Channel { port, ..channel() }, cost: Some(1) };
+        bench.give(interface, from, 1, &message);
+        bench.router.replier(&Channel { port, ..channel() }).map(|(_, neighbour)| neighbour)
+    };
+    for port in 1_000..1_100 {
+        advertise(&mut bench, 1, 11, port);
+    }
+    // Another link has half, and on the same link another host has half of what is left.
+    for port in 1..=5 {
+        assert_eq!(advertise(&mut bench, 2, 12, port), Some(host(12)));
+    }
+    for port in 6..=7 {
+        assert_eq!(advertise(&mut bench, 1, 13, port), Some(host(13)));
+    }
+    for port in 1_100..1_200 {
+        advertise(&mut bench, 1, 11, port);
+    }
+    for (port, from) in [(1, 12), (5, 12), (6, 13), (7, 13)] {
+        let replier = bench.router.replier(&Channel { port, ..channel() });
+        assert_eq!(replier.map(|(_, neighbour)| neighbour), Some(host(from)));
+    }
+    bench.router.assert_dropped("OverLimit 190");
+}
+
+#[test]
+fn a_host_that_pings_without_end_takes_no_others_answer() {
+    let mut bench = Bench::with_repliers();
+    let mut pings = |from, times: u64| {
+        for nonce in 0..times {
+            bench.give(1, from, ROUTER, &Message::Ping { tsi: TSI, nonce });
+        }
+        bench.sent().len()
+    };
+    assert_eq!(pings(11, 20_000), 50);
+    assert_eq!(pings(12, 1), 1);
+    bench.router.assert_dropped("Flood 19950");
+}
+
+#[test]
 fn reports_take_the_way_of_requests() {
     let mut bench = Bench::with_repliers();
     let summary = umbel_wire::lms::Summary::of(4);

@@ -20,14 +20,12 @@ use umbel_wire::Tsi;
 use umbel_wire::lms::{Message, Request};
 
 use crate::Instant;
+use crate::bounds::ROUTERS;
 use crate::bucket::{Limit, Limiters};
 use crate::runs::Runs;
 use crate::shares::{Origin, Shares};
 use crate::tmtp::DropReason;
 
-/// Most routers that are known, and those of one address.
-const ROUTERS: usize = 1024;
-const OF_ADDRESS: usize = 4;
 /// Pings for requests of one host a second, and at once.
 const PINGS: Limit = Limit { per_s: 20, burst: 100 };
 /// Most hosts whose pings are counted, and pings that wait to be sent.
@@ -67,7 +65,7 @@ impl Points {
         Points {
             feed,
             secret,
-            shares: Shares::new(ROUTERS, OF_ADDRESS),
+            shares: ROUTERS.shares(),
             accounts: BTreeMap::new(),
             waiting: VecDeque::new(),
             limiters: Limiters::new(PINGS, HOSTS),

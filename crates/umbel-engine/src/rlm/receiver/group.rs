@@ -8,9 +8,10 @@ use umbel_wire::Tsi;
 use umbel_wire::rlm::{Loss, Message};
 
 use crate::Instant;
-use crate::bucket::{Limit, Limiter};
+use crate::bounds::STREAM_CONTROL;
+use crate::bucket::{Limit, Limiter, Limiters};
 use crate::census::Census;
-use crate::rlm::config::{ReceiverConfig, SessionConfig};
+use crate::rlm::config::{CONTROL_HOSTS, ReceiverConfig, SessionConfig};
 use crate::session_pacing::{Group as Members, SessionPacer};
 
 /// Most senders whose announcements are limited one by one. The longest silent is forgotten first.
@@ -24,7 +25,8 @@ pub(super) struct Group {
     config: SessionConfig,
     pacer: SessionPacer,
     census: Census,
-    all: Limiter,
+    /// Allowances of each host, and then of all.
+    limits: (Limiters<IpAddr>, Limiter),
     of_one: Limit,
     senders: BTreeMap<IpAddr, (Instant, Limiter)>,
     /// The same senders, the longest silent first.
@@ -39,7 +41,10 @@ impl Group {
             config: config.session,
             pacer: SessionPacer::new(config.session.pace()),
             census: Census::default(),
-            all: Limiter::new(config.control_limit),
+            limits: (
+                Limiters::new(STREAM_CONTROL.of_host(), CONTROL_HOSTS),
+                Limiter::new(config.control_limit),
+            ),
             of_one: config.experiments_of_one,
             senders: BTreeMap::new(),
             by_heard: BTreeSet::new(),
@@ -73,9 +78,10 @@ impl Group {
         message
     }
 
-    /// Returns whether one more control message of anyone is handled.
-    pub(super) fn admits(&mut self, now: Instant) -> bool {
-        self.all.take(now)
+    /// Returns whether one more control message of a host is handled.
+    pub(super) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        let (each, all) = &mut self.limits;
+        each.take(now, from) && all.take(now)
     }
 
     /// Returns whether one more announcement of this sender is handled. O(log n) in the number of

@@ -260,7 +260,7 @@ impl Receiver {
     }
 
     fn on_message(&mut self, now: Instant, sender: IpAddr, bytes: &[u8]) -> Result<(), DropReason> {
-        if !self.group.admits(now) {
+        if !self.group.admits(now, sender) {
             return Err(DropReason::Flood);
         }
         let parsed = Message::parse(bytes).map_err(|_| DropReason::Malformed)?;

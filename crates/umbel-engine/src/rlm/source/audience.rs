@@ -1,12 +1,15 @@
 //! A source's knowledge of its receivers.
 
+use std::net::IpAddr;
+
 use umbel_wire::Tsi;
 use umbel_wire::rlm::{Loss, Message};
 
-use crate::bucket::Limiter;
+use crate::bounds::STREAM_CONTROL;
+use crate::bucket::{Limiter, Limiters};
 use crate::census::Census;
 use crate::rlm::api::SourceStats;
-use crate::rlm::config::{SessionConfig, SourceConfig};
+use crate::rlm::config::{CONTROL_HOSTS, SessionConfig, SourceConfig};
 use crate::rlm::drops::DropReason;
 use crate::rlm::receiver::before;
 use crate::session_pacing::{Group, SessionPacer};
@@ -18,7 +21,8 @@ pub(super) struct Audience {
     tsi: Tsi,
     layers: usize,
     config: SessionConfig,
-    limiter: Limiter,
+    /// Allowances of each host, and then of all.
+    limits: (Limiters<IpAddr>, Limiter),
     census: Census<(u8, Loss)>,
     /// Only its interval is used.
     pacer: SessionPacer,
@@ -31,16 +35,20 @@ impl Audience {
             tsi: config.tsi,
             layers: config.layers.len(),
             config: config.session,
-            limiter: Limiter::new(config.control_limit),
+            limits: (
+                Limiters::new(STREAM_CONTROL.of_host(), CONTROL_HOSTS),
+                Limiter::new(config.control_limit),
+            ),
             census: Census::default(),
             pacer: SessionPacer::new(config.session.pace()),
             experiments: 0,
         }
     }
 
-    /// Returns whether one more message is handled.
-    pub(super) fn admits(&mut self, now: Instant) -> bool {
-        self.limiter.take(now)
+    /// Returns whether one more message of a host is handled.
+    pub(super) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        let (each, all) = &mut self.limits;
+        each.take(now, from) && all.take(now)
     }
 
     /// Takes a message of this length.

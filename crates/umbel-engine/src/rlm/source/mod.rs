@@ -15,6 +15,7 @@ mod layer;
 mod object;
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 
 use umbel_wire::Parsed;
 use umbel_wire::rlm::{MAX_NAME, Message, channels};
@@ -105,7 +106,8 @@ impl Source {
         if !self.config.control.is_some_and(is_control) {
             return Err(DropReason::Unexpected);
         }
-        if !self.audience.admits(now) {
+        let from = channel.source.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        if !self.audience.admits(now, from) {
             return Err(DropReason::Flood);
         }
         match Message::parse(datagram.payload) {

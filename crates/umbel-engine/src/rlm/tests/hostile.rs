@@ -85,7 +85,7 @@ fn a_crowd_that_is_made_up_does_not_silence_experiments_for_ever() {
     let mut world = world();
     world.add(receiver_config(1, LAYERS), 700e3);
     for n in 0..40_000_u64 {
-        world.say([172, 16, 0, 1], &session(TSI, n + 10));
+        world.say([172, 16, 0, (n % 100) as u8], &session(TSI, n + 10));
         if n % 40 == 0 {
             world.pass(Duration::from_millis(100));
         }
@@ -94,6 +94,24 @@ fn a_crowd_that_is_made_up_does_not_silence_experiments_for_ever() {
     let engine = &world.receivers[0].engine;
     assert!(engine.stats().receivers > 1000 && engine.drops().of(DropReason::Flood) > 0);
     assert_eq!(world.levels(), [4]);
+}
+
+#[test]
+fn one_host_that_talks_without_end_silences_nobody() {
+    let mut world = world();
+    world.add(receiver_config(1, LAYERS), 1e9);
+    for n in 0..10_000_u64 {
+        world.say([172, 16, 0, 1], &session(TSI, 10));
+        if n % 100 == 0 {
+            world.say([172, 16, 0, 2], &session(TSI, 1_000 + n));
+            world.pass(Duration::from_millis(100));
+        }
+    }
+    world.may_drop(DropReason::Flood);
+    let engine = &world.receivers[0].engine;
+    assert!(engine.drops().of(DropReason::Flood) > 9_000);
+    // All that the other one has said: a hundred, itself, and the one that talks.
+    assert!((100..=103).contains(&engine.stats().receivers), "{:?}", engine.stats());
 }
 
 #[test]

@@ -9,13 +9,14 @@
 use std::collections::BTreeMap;
 
 use super::Source;
+use crate::bounds::SMO_ALONE;
 use crate::shares::Origin;
 use crate::smo::child::Served;
 
 /// Bytes that a child may hold whatever others do.
 const LEAST: usize = 64 << 10;
 /// Share of the budget that one host may hold.
-const HOST_SHARE: usize = 4;
+const HOST_SHARE: usize = SMO_ALONE.all / SMO_ALONE.most_of_host();
 /// Share of the budget after which what is held is counted anew.
 const COUNT_SHARE: usize = 16;
 

@@ -33,7 +33,8 @@ use super::question::Turns;
 use super::resent::Way;
 use super::tournament::Tournament;
 use super::view::View;
-use crate::bucket::{Limit, Limiter};
+use crate::bounds::SMO_STRAYS;
+use crate::bucket::Limiter;
 use crate::chance::Generator;
 use crate::shares::Shares;
 use crate::units::Rate;
@@ -41,8 +42,6 @@ use crate::{Address, Datagram, Engine, Instant, Membership, RateClass, Transmit,
 use half_open::HalfOpen;
 use time_wait::TimeWait;
 
-/// Answers to segments of nobody's: RSTs, and ACKs of connections that have ended.
-const STRAYS: Limit = Limit { per_s: 1000, burst: 1000 };
 /// Part of the buffer that must be free before [`SourceEvent::Writable`] is told, so that the
 /// application is not woken for each segment.
 const ROOM_SHARE: usize = 4;
@@ -134,7 +133,7 @@ impl Source {
             multicast_repairs: VecDeque::new(),
             control: VecDeque::new(),
             answers_in_row: 0,
-            strays: Limiter::new(STRAYS),
+            strays: Limiter::new(SMO_STRAYS.all),
             questions: Turns::default(),
             turn: 0,
             pace: None,

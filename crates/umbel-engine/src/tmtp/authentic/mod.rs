@@ -100,12 +100,13 @@ use self::admission::{Applicant, Desk};
 use self::identity::Identity;
 use self::keys::{End, Keys, Pair, code, same, without_port};
 use self::numbers::Numbers;
-use self::signed::{CHECKS, DISUSE, JOINS};
+use self::signed::DISUSE;
 
 use super::config::{Authentication, List, NodeConfig};
 use super::drops::DropReason;
 use super::incoming;
 use super::tree::Answers;
+use crate::bounds::{CHECKS, JOINS};
 use crate::bucket::Limiter;
 use crate::{Address, Datagram, Instant};
 
@@ -270,8 +271,8 @@ impl Authentic {
             source,
             numbers: Numbers::new(node.id, source.0, node.has_keys()),
             means,
-            checks: Limiter::new(CHECKS),
-            joins: Answers::new(JOINS.0, JOINS.1),
+            checks: Limiter::new(CHECKS.all),
+            joins: Answers::new(JOINS.all.per_s, JOINS.of_host().per_s),
             deaf: false,
             secret,
             drawn: 0,

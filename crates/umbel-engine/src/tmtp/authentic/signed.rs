@@ -7,19 +7,11 @@ use umbel_wire::tmtp::{Body, Message, Role, SignedStamp};
 
 use super::keys::End;
 use super::{Authentic, Opened, identity, needs_pair};
-use crate::bucket::Limit;
 use crate::tmtp::config::NodeConfig;
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::{Address, Instant};
 
-/// Signatures of others that are checked, each some 50 µs: so many a second, and at once. It is as
-/// much for one address: else who forges it could silence its owner with less. A flood gets what
-/// comes in any millisecond, so what others say is checked in proportion.
-pub(super) const CHECKS: Limit = Limit { per_s: 5_000, burst: 1_000 };
-/// Most pairs that are made a second for children in an open feed, and most of them with one IP
-/// address. Each takes some 50 µs.
-pub(super) const JOINS: (u32, u32) = (1_000, 50);
 /// Time without a message after which another node may have a pair at an address, in an open feed.
 pub(super) const DISUSE: Duration = Duration::from_secs(10);
 

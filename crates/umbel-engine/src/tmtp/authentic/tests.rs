@@ -428,7 +428,7 @@ fn everybody_gets_a_place_in_an_open_feed_under_a_number_of_its_own() {
 #[test]
 fn ten_times_as_many_requests_and_signatures_cost_no_more() {
     let mut parent = stamps(0, Door::Open);
-    let (all, per_host) = signed::JOINS;
+    let [all, per_host] = [JOINS.all, JOINS.of_host()].map(|limit| limit.per_s);
     let mut taken = BTreeMap::<u8, u32>::new();
     for n in 0..10 * per_host {
         for host in [1, 2] {
@@ -469,7 +469,7 @@ fn signatures_are_checked_so_often_and_a_flood_leaves_others_their_share() {
         }
         checked
     };
-    let Limit { per_s, burst } = signed::CHECKS;
+    let Limit { per_s, burst } = crate::bounds::CHECKS.all;
     assert_eq!(flood(&mut node, ms(1), burst), burst);
     assert!(!node.take_deafness());
     assert_eq!(hear(1, &mut node, ms(1), 0, &first).err(), Some(DropReason::OverLimit));

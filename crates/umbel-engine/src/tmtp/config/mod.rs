@@ -9,6 +9,7 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::{Manifest, NodeId, limits};
 
 use super::receipt::ReceiptKey;
+use crate::bounds::MEMBERS;
 use crate::congestion::CongestionConfig;
 use crate::lms::config::Cost;
 use crate::units::Rate;
@@ -279,8 +280,8 @@ impl Default for TreeConfig {
     fn default() -> TreeConfig {
         TreeConfig {
             max_children: 8,
-            max_members: 4096,
-            max_per_host: 256,
+            max_members: MEMBERS.all as u16,
+            max_per_host: MEMBERS.most_of_host() as u16,
             rings: vec![2, 3, 4, 6, 8, 12, 16, 24, 32],
             ring_wait: Duration::from_millis(200),
             subnet_tries: 4,

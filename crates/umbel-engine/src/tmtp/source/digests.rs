@@ -18,6 +18,8 @@ use umbel_wire::tmtp::{BlockRun, Body, limits};
 
 use super::Source;
 use crate::Instant;
+use crate::bounds::DIGESTS;
+use crate::shares::Origin;
 use crate::symbols::{BlockId, Load, SymbolSource};
 use crate::tmtp::api::FEED;
 use crate::tmtp::drops::DropReason;
@@ -25,9 +27,6 @@ use crate::tmtp::symbol_digests::{digest_of, watched};
 use crate::tmtp::tree::Way;
 use crate::units::Rate;
 
-/// Most questions that may wait, and of one host.
-const MOST_ASKED: usize = 1024;
-const MOST_OF_HOST: usize = 64;
 /// Share of the rate at which blocks are read for digests: one over this.
 const SHARE: u32 = 2;
 /// Longest time between two blocks that are read for digests. To encode what is watched of a block
@@ -100,12 +99,14 @@ impl Questions {
     }
 
     fn ask(&mut self, question: Question) -> Result<(), DropReason> {
-        let host = question.address.ip();
+        let host = Origin::of(question.address.ip());
         if self.waiting.iter().any(|known| known.nonce == question.nonce) {
             return Err(DropReason::Duplicate);
         }
-        let of_host = self.waiting.iter().filter(|known| known.address.ip() == host).count();
-        if self.waiting.len() >= MOST_ASKED || of_host >= MOST_OF_HOST {
+        let is_hosts = |known: &&Question| Origin::of(known.address.ip()) == host;
+        let of_host = self.waiting.iter().filter(is_hosts).count();
+        let share = host.places(DIGESTS.most_of_host());
+        if self.waiting.len() >= DIGESTS.all || of_host >= share {
             return Err(DropReason::OverLimit);
         }
         self.waiting.push_back(question);
@@ -250,6 +251,16 @@ mod tests {
         assert_eq!(nonces(&questions.take(0)), [100, 101, 102, 103]);
         assert_eq!(questions.take(1).len(), MOST_AT_ONCE);
         assert!(questions.waiting.is_empty());
+    }
+
+    #[test]
+    fn a_host_that_asks_without_end_leaves_others_their_turn() {
+        let mut questions = Questions::default();
+        let asked = (0..10 * DIGESTS.all as u64)
+            .filter(|&nonce| questions.ask(question(1, nonce, 0)).is_ok());
+        assert_eq!(asked.count(), DIGESTS.most_of_host());
+        assert_eq!(questions.ask(question(2, u64::MAX, 1)), Ok(()));
+        assert_eq!(questions.take(1).len(), 1);
     }
 
     #[test]

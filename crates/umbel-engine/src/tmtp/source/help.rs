@@ -10,7 +10,8 @@ use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::Nack;
 
 use super::Source;
-use crate::bucket::{Limit, Limiter, Limiters};
+use crate::bounds::{PONGS, UNSTEERED};
+use crate::bucket::{Limiter, Limiters};
 use crate::lms::replier::RepairTo;
 use crate::recovery::lms::{Dmcasts, Requestor, lacks_of};
 use crate::recovery::srm::{Volunteer, away};
@@ -21,15 +22,8 @@ use crate::tmtp::config::{Draws, SourceConfig};
 use crate::tmtp::drops::DropReason;
 use crate::{Address, Datagram, Instant, Transmit, TransmitBuf};
 
-/// Most answers to pings a second, and at once.
-const PONGS: Limit = Limit { per_s: 1_000, burst: 1_000 };
-/// Most requests a second that no router has steered, and at once; and those of one host.
-const UNSTEERED: Limit = Limit { per_s: 20_000, burst: 2_000 };
-const UNSTEERED_OF_HOST: Limit = Limit { per_s: 4_000, burst: 500 };
 /// Most hosts whose requests and pings are counted apart.
 const HOSTS: usize = 4_096;
-/// Most answers to pings of one host a second, and at once.
-const PONGS_OF_HOST: Limit = Limit { per_s: 20, burst: 20 };
 
 /// Receivers that the source answers besides its children.
 #[derive(Debug)]
@@ -71,8 +65,8 @@ impl Help {
         Help {
             way,
             pongs: VecDeque::new(),
-            pong_limits: (Limiters::new(PONGS_OF_HOST, HOSTS), Limiter::new(PONGS)),
-            unsteered: (Limiters::new(UNSTEERED_OF_HOST, HOSTS), Limiter::new(UNSTEERED)),
+            pong_limits: PONGS.limiters(HOSTS),
+            unsteered: UNSTEERED.limiters(HOSTS),
         }
     }
 
@@ -261,6 +255,26 @@ impl<S: SymbolSource> Source<S> {
                 None
             }
             Filled::Nothing => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_asks_without_end_leaves_others_their_allowance() {
+        for bound in [PONGS, UNSTEERED] {
+            let (mut each, mut all) = bound.limiters(HOSTS);
+            let host = |number| Origin::of([192, 0, 2, number].into());
+            let mut asks = |number, times: u32| {
+                let now = Instant::EPOCH;
+                (0..times).filter(|_| each.take(now, host(number)) && all.take(now)).count()
+            };
+            let share = bound.of_host().burst;
+            assert_eq!(asks(1, 10 * bound.all.burst), share as usize);
+            assert_eq!(asks(2, share), share as usize);
         }
     }
 }

@@ -18,7 +18,8 @@ use umbel_wire::tmtp::{Body, NodeId};
 use super::Source;
 use super::messages::MAX_OUTBOX;
 use crate::Instant;
-use crate::bucket::{Limit, Limiter, Limiters};
+use crate::bounds::{COOKIES, REPORTERS};
+use crate::bucket::{Limiter, Limiters};
 use crate::chance::Generator;
 use crate::congestion::{self, CongestionConfig, Controller, Event};
 use crate::recovery::ChannelNumbers;
@@ -29,15 +30,6 @@ use crate::tmtp::drops::DropReason;
 use crate::tmtp::tree::Way;
 use crate::units::Rate;
 
-/// Most receivers whose reports count, in all and at one host.
-const MAX_REPORTERS: usize = 1 << 14;
-/// See above.
-const MAX_PER_HOST: usize = 64;
-/// Most answers a second, and at once, to reports without a cookie: to one host, and to all that
-/// are no children. A host has at most [`MAX_PER_HOST`] receivers that need one.
-const COOKIES_EACH: Limit = Limit { per_s: 64, burst: 64 };
-/// See above.
-const COOKIES: Limit = Limit { per_s: 2_000, burst: 2_000 };
 /// Most hosts whose answers are counted apart.
 const MAX_ASKERS: usize = 4_096;
 /// Time, while packets are sent, after which a silent receiver is forgotten, and between two looks
@@ -116,8 +108,7 @@ struct Cookies {
 
 impl Cookies {
     fn new() -> Cookies {
-        let each = Limiters::new(COOKIES_EACH, MAX_ASKERS);
-        let all_strangers = Limiter::new(COOKIES);
+        let (each, all_strangers) = COOKIES.limiters(MAX_ASKERS);
         Cookies { children: each.clone(), strangers: each, all_strangers }
     }
 
@@ -284,7 +275,7 @@ impl Control {
             last_sent: Instant::EPOCH,
             known: BTreeMap::new(),
             nodes: BTreeSet::new(),
-            places: Shares::new(MAX_REPORTERS, MAX_PER_HOST),
+            places: REPORTERS.shares(),
             due: BTreeSet::new(),
             narrow: BTreeSet::new(),
             are_few: true,
@@ -525,7 +516,7 @@ mod tests {
             let address = SocketAddr::from(([10, 0, 0, net], n));
             control.hear(at(1), reporter(address, n.into()), &report).is_ok()
         };
-        assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), MAX_PER_HOST);
+        assert_eq!((0..1_000).filter(|&n| taken(1, n)).count(), REPORTERS.most_of_host());
         assert!(taken(2, 1), "another host");
         control.forget_where(NodeId(0), |_| true);
         assert_eq!(control.known.len(), control.places.len());
@@ -536,12 +527,12 @@ mod tests {
         let mut cookies = Cookies::new();
         let address = |host: u8, port: u16| SocketAddr::from(([10, 0, 0, host], port));
         let asked = (0..60_000).filter(|&port| cookies.take(at(1), address(1, port), false));
-        assert_eq!(asked.count(), COOKIES_EACH.burst as usize);
+        assert_eq!(asked.count(), COOKIES.of_host().burst as usize);
         assert!(cookies.take(at(1), address(2, 9), false));
         // Many hosts take what strangers may have, and nothing from a child.
         let hosts = (0..60_000_u32).map(|n| SocketAddr::from((n.to_be_bytes(), 9)));
         let taken = hosts.filter(|&host| cookies.take(at(1), host, false)).count();
-        assert!(taken < COOKIES.burst as usize, "{taken}");
+        assert!(taken < COOKIES.all.burst as usize, "{taken}");
         assert!(cookies.take(at(1), address(3, 9), true));
     }
 
