@@ -3,6 +3,7 @@
 //! A [`driver`] runs an engine and its host on one thread, which waits for all [ports](port), the
 //! next deadline and other threads in one place. Nothing here knows an engine's messages.
 
+pub mod bounds;
 pub mod buffers;
 pub mod classifier;
 pub mod clock;

@@ -39,12 +39,13 @@ use umbel_engine::smo::delivery::{Connection, DeliveryCounts};
 
 use self::agent::Agent;
 use self::ebpf::Program;
+use crate::bounds::DELIVERIES;
 use crate::interface::Interface;
 use crate::packet::is_ethernet;
 use crate::sys::{Change, change_membership};
 
 /// Maximum number of connections of one delivery.
-pub const MAX_CONNECTIONS: usize = 4096;
+pub const MAX_CONNECTIONS: usize = DELIVERIES.all;
 
 /// Way by which segments reach the connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

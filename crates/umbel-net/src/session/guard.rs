@@ -1,12 +1,15 @@
-//! Limits on what comes from one address: sessions at once, and guesses of the token.
+//! Shares of addresses in what a server has: handshakes and sessions, and guesses of the token.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use umbel_engine::shares::{Origin, Shares};
+
+use crate::bounds::GUESSERS;
 
 /// Wrong tokens of an address that cost nothing, for those who mistype.
 const FREE: u32 = 3;
@@ -19,8 +22,6 @@ const FREE_OF_A_NETWORK: u32 = 32;
 const DELAY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Time after which the wrong tokens of an address are forgotten.
 const MEMORY: Duration = Duration::from_mins(10);
-/// Maximum number of addresses, and of networks, with wrong tokens that are remembered.
-const REMEMBERED: usize = if cfg!(test) { 256 } else { 4_096 };
 
 /// Wrong tokens of an address, or addresses of a network that have shown some.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ impl Guesses {
         free: u32,
         now: Instant,
     ) -> bool {
-        if table.len() >= REMEMBERED && !table.contains_key(&origin) {
+        if table.len() >= GUESSERS.all && !table.contains_key(&origin) {
             let oldest = table.iter().min_by_key(|(_, guesses)| guesses.last);
             if let Some(oldest) = oldest.map(|(&origin, _)| origin) {
                 table.remove(&oldest);
@@ -65,8 +66,13 @@ pub(super) struct Guard {
 
 #[derive(Debug)]
 struct State {
-    /// Connections and handshakes. How many there are in all is bounded elsewhere.
-    places: Shares<u64>,
+    handshakes: Shares<u64>,
+    /// Connections after their handshakes, whether or not a session has been opened on them.
+    sessions: Shares<u64>,
+    /// Most handshakes and sessions of an IPv4 address together.
+    share: usize,
+    /// Tells those who lose their place for another host.
+    losers: BTreeMap<u64, Arc<Notify>>,
     /// Number of the next place.
     next: u64,
     /// Wrong tokens of single addresses.
@@ -80,23 +86,30 @@ struct State {
 pub(super) enum Denied {
     /// It has as many as it may have.
     Crowded,
+    /// There are as many sessions as there may be, and no other address has more.
+    Full,
+    /// The same of handshakes.
+    Busy,
     /// It has shown wrong tokens, or many others of its network have.
     Guessed,
 }
 
 impl Guard {
-    /// Creates a guard that lets an IPv4 address have this number of connections and handshakes.
-    pub(super) fn new(share: usize) -> Arc<Guard> {
-        let places = Shares::new(usize::MAX, share);
+    /// Creates a guard of so many handshakes and sessions. An IPv4 address has at most `share` of
+    /// both together, and when all are taken, the address with most gives one up.
+    pub(super) fn new(handshakes: usize, sessions: usize, share: usize) -> Arc<Guard> {
         let (guesses, networks) = (HashMap::new(), HashMap::new());
-        Arc::new(Guard { state: Mutex::new(State { places, next: 0, guesses, networks }) })
+        let [handshakes, sessions] = [handshakes, sessions].map(|most| Shares::new(most, share));
+        let (losers, next) = (BTreeMap::new(), 0);
+        let state = State { handshakes, sessions, share, losers, next, guesses, networks };
+        Arc::new(Guard { state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a connection of this address, until the result is dropped.
+    /// Takes a place for a handshake of this address, until the result is dropped.
     pub(super) fn enter(self: &Arc<Guard>, remote: IpAddr, now: Instant) -> Result<Place, Denied> {
         let (host, origin) = (remote.to_canonical(), Origin::of(remote));
         let mut state = self.state();
@@ -104,16 +117,31 @@ impl Guard {
         if guessed.into_iter().flatten().any(|guesses| now < guesses.until) {
             return Err(Denied::Guessed);
         }
+        if state.of(origin) >= origin.places(state.share) {
+            return Err(Denied::Crowded);
+        }
+        if !state.sessions.has_place(origin) {
+            return Err(Denied::Full);
+        }
         let number = state.next;
-        state.places.enter(origin, number).map_err(|_| Denied::Crowded)?;
+        let loser = state.handshakes.enter(origin, number).map_err(|_| Denied::Busy)?;
+        state.dismiss(loser);
         state.next += 1;
-        Ok(Place { guard: self.clone(), number })
+        let lost = Arc::new(Notify::new());
+        state.losers.insert(number, lost.clone());
+        Ok(Place { guard: self.clone(), origin, number, lost })
+    }
+
+    /// Returns the number of handshakes under way.
+    pub(super) fn handshakes(&self) -> usize {
+        self.state().handshakes.len()
     }
 
     /// Returns whether half of an address's places are taken. A client that wants another must show
     /// that the address is its own, so that nobody takes another's places.
     pub(super) fn is_busy(&self, remote: IpAddr) -> bool {
-        self.state().places.is_busy(Origin::of(remote))
+        let (origin, state) = (Origin::of(remote), self.state());
+        state.of(origin) >= origin.places(state.share).div_ceil(2)
     }
 
     /// Notes a wrong token of this address. Returns whether it is the first.
@@ -128,16 +156,49 @@ impl Guard {
     }
 }
 
-/// A place of a connection.
+impl State {
+    fn of(&self, origin: Origin) -> usize {
+        self.handshakes.of(origin) + self.sessions.of(origin)
+    }
+
+    fn dismiss(&mut self, loser: Option<u64>) {
+        if let Some(lost) = loser.and_then(|loser| self.losers.get(&loser)) {
+            lost.notify_one();
+        }
+    }
+}
+
+/// A place of a handshake, and then of a session.
 #[derive(Debug)]
 pub(super) struct Place {
     guard: Arc<Guard>,
+    origin: Origin,
     number: u64,
+    lost: Arc<Notify>,
+}
+
+impl Place {
+    /// Notes that the handshake is over, and takes a place among the sessions.
+    pub(super) fn settle(&self) -> Result<(), Denied> {
+        let mut state = self.guard.state();
+        state.handshakes.leave(self.number);
+        let loser = state.sessions.enter(self.origin, self.number).map_err(|_| Denied::Full)?;
+        state.dismiss(loser);
+        Ok(())
+    }
+
+    /// Waits until another host has got this place. It is told once.
+    pub(super) async fn lost(&self) {
+        self.lost.notified().await;
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.guard.state().places.leave(self.number);
+        let mut state = self.guard.state();
+        state.handshakes.leave(self.number);
+        state.sessions.leave(self.number);
+        state.losers.remove(&self.number);
     }
 }
 
@@ -151,7 +212,7 @@ mod tests {
 
     #[test]
     fn an_address_gets_its_places_and_no_more_and_others_get_theirs() {
-        let (guard, now) = (Guard::new(3), Instant::now());
+        let (guard, now) = (Guard::new(99, 99, 3), Instant::now());
         let enter = |text: &str| guard.enter(address(text), now);
         let mut places: Vec<Place> = (0..30).filter_map(|_| enter("192.0.2.1").ok()).collect();
         assert_eq!(places.len(), 3);
@@ -165,12 +226,57 @@ mod tests {
         assert_eq!(hosts.collect::<Vec<_>>().len(), 12);
         assert!(enter("2001:db8:0:1::").is_ok());
         drop(places);
-        assert!(guard.state().places.is_empty(), "nothing is kept of those who left");
+        let state = guard.state();
+        assert!(state.handshakes.is_empty() && state.losers.is_empty(), "nothing is kept of them");
+    }
+
+    /// Returns whether a place was lost for another host.
+    fn is_lost(place: &Place) -> bool {
+        use std::pin::pin;
+        use std::task::{Context, Waker};
+        let waiting = pin!(place.lost());
+        waiting.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn hosts_that_take_all_sessions_give_some_up_for_others() {
+        let (guard, now) = (Guard::new(8, 40, 20), Instant::now());
+        let enter = |text: &str| {
+            let place = guard.enter(address(text), now)?;
+            place.settle().map(|()| place)
+        };
+        let [greedy, other, modest] = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+        let fill = |text| (0..200).filter_map(|_| enter(text).ok()).collect::<Vec<Place>>();
+        let crowd = [fill(greedy), fill(other)];
+        assert_eq!([crowd[0].len(), crowd[1].len()], [20, 20]);
+        assert_eq!(enter(greedy).unwrap_err(), Denied::Crowded);
+        // Each has as many as the others in the end, and who came first goes first.
+        let modest = (0..200).map_while(|_| enter(modest).ok()).collect::<Vec<Place>>();
+        assert!((12..=13).contains(&modest.len()), "{}", modest.len());
+        for places in &crowd {
+            let lost = places.iter().filter(|place| is_lost(place)).count();
+            assert!((6..=7).contains(&lost), "{lost}");
+        }
+        assert!(!modest.iter().any(is_lost));
+        assert_eq!(enter("192.0.2.3").unwrap_err(), Denied::Full);
+    }
+
+    #[test]
+    fn a_host_that_begins_handshakes_without_end_leaves_room_for_others() {
+        let (guard, now) = (Guard::new(8, 999, 99), Instant::now());
+        let enter = |text: &str| guard.enter(address(text), now);
+        let begun: Vec<Place> = (0..80).filter_map(|_| enter("192.0.2.1").ok()).collect();
+        assert_eq!((begun.len(), guard.handshakes()), (8, 8));
+        assert_eq!(enter("192.0.2.1").unwrap_err(), Denied::Busy);
+        let other = enter("192.0.2.2").unwrap();
+        assert!(is_lost(&begun[0]) && !is_lost(&begun[1]) && !is_lost(&other));
+        assert_eq!(other.settle(), Ok(()));
+        assert_eq!(guard.handshakes(), 7);
     }
 
     #[test]
     fn wrong_tokens_delay_their_address_longer_and_longer() {
-        let (guard, start) = (Guard::new(9), Instant::now());
+        let (guard, start) = (Guard::new(99, 99, 9), Instant::now());
         let (guesser, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let mut now = start;
         let mut sessions = 0;
@@ -192,7 +298,7 @@ mod tests {
 
     #[test]
     fn who_tries_an_old_token_without_end_does_not_keep_its_network_out() {
-        let (guard, start) = (Guard::new(9), Instant::now());
+        let (guard, start) = (Guard::new(99, 99, 9), Instant::now());
         let (guesser, neighbour) = (address("2001:db8::1"), address("2001:db8::2"));
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
@@ -205,7 +311,7 @@ mod tests {
 
     #[test]
     fn ever_new_addresses_of_a_network_guess_ever_more_slowly() {
-        let (guard, start) = (Guard::new(9), Instant::now());
+        let (guard, start) = (Guard::new(99, 99, 9), Instant::now());
         let mut addresses = 0;
         for millis in (0..600_000).step_by(100) {
             let now = start + Duration::from_millis(millis);
@@ -222,11 +328,11 @@ mod tests {
 
     #[test]
     fn ten_times_as_many_guessers_as_are_remembered_take_no_more_memory() {
-        let (guard, now) = (Guard::new(9), Instant::now());
-        for host in 0..10 * REMEMBERED as u32 {
+        let (guard, now) = (Guard::new(99, 99, 9), Instant::now());
+        for host in 0..10 * GUESSERS.all as u32 {
             guard.note_guess(IpAddr::from((u128::from(host) << 64).to_be_bytes()), now);
         }
-        assert_eq!(guard.state().guesses.len(), REMEMBERED);
-        assert_eq!(guard.state().networks.len(), REMEMBERED);
+        assert_eq!(guard.state().guesses.len(), GUESSERS.all);
+        assert_eq!(guard.state().networks.len(), GUESSERS.all);
     }
 }

@@ -1,11 +1,11 @@
 //! Limits for one client, and for all of them together.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use umbel_engine::shares::{Budget, Origin};
 
 /// Body bytes that count as one more message, so that a few long messages are limited as many short
 /// ones are.
@@ -79,47 +79,54 @@ impl AsRef<[u8]> for Waiting {
     }
 }
 
-/// Budget of bytes that all sessions together may hold in incomplete messages.
+/// Bytes that all sessions together may hold in incomplete messages.
 #[derive(Debug)]
-pub(super) struct Budget {
-    used: AtomicUsize,
-    limit: usize,
-}
+pub(super) struct Unfinished(Mutex<Budget>);
 
-impl Budget {
-    pub(super) fn new(limit: usize) -> Arc<Budget> {
-        Arc::new(Budget { used: AtomicUsize::new(0), limit })
+impl Unfinished {
+    pub(super) fn new(limit: usize) -> Arc<Unfinished> {
+        Arc::new(Unfinished(Mutex::new(Budget::new(limit))))
+    }
+
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One session's part of a [`Budget`], returned when dropped.
+/// One session's part of what is [`Unfinished`], returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    budget: Arc<Budget>,
+    of: Arc<Unfinished>,
+    origin: Origin,
     held: usize,
 }
 
 impl Share {
-    pub(super) fn new(budget: Arc<Budget>) -> Share {
-        Share { budget, held: 0 }
+    pub(super) fn new(of: Arc<Unfinished>, origin: Origin) -> Share {
+        Share { of, origin, held: 0 }
     }
 
-    /// Sets the share to `bytes`. Returns `false` if that is more than before and all shares
-    /// together exceed the budget.
+    /// Sets the share to `bytes`. Returns `false` if that is more than before, and more than its
+    /// host may have.
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
-        let before = std::mem::replace(&mut self.held, bytes);
-        if bytes <= before {
-            self.budget.used.fetch_sub(before - bytes, Ordering::Relaxed);
-            return true;
+        let may = match bytes.checked_sub(self.held) {
+            Some(0) => return true,
+            Some(more) => self.of.budget().take(self.origin, more),
+            None => {
+                self.of.budget().give(self.origin, self.held - bytes);
+                true
+            }
+        };
+        if may {
+            self.held = bytes;
         }
-        let more = bytes - before;
-        self.budget.used.fetch_add(more, Ordering::Relaxed) + more <= self.budget.limit
+        may
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.held, Ordering::Relaxed);
+        self.hold(0);
     }
 }
 
@@ -173,14 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn shares_draw_on_one_budget_and_give_back() {
-        let budget = Budget::new(100);
-        let mut one = Share::new(budget.clone());
-        let mut two = Share::new(budget.clone());
-        assert!(one.hold(60) && two.hold(40));
-        assert!(!two.hold(41));
-        assert!(two.hold(10) && one.hold(90));
-        drop((one, two));
-        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    fn a_host_with_many_sessions_holds_no_more_than_it_leaves_to_others() {
+        let all = Unfinished::new(200);
+        let origin = |host: u8| Origin::of([192, 0, 2, host].into());
+        let mut shares = [1, 1, 2].map(|host| Share::new(all.clone(), origin(host)));
+        let [one, other, two] = &mut shares;
+        assert!(one.hold(60) && other.hold(40));
+        assert!(!other.hold(41), "a host alone has half");
+        assert!(two.hold(50) && !two.hold(51));
+        assert!(two.hold(10) && one.hold(20) && other.hold(60));
+        drop(shares);
+        assert!(all.budget().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,9 +21,10 @@ use super::error::{BindError, CloseCode, SendError};
 use super::frame::MAX_MESSAGE;
 use super::guard::Guard;
 use super::identity::Identity;
-use super::limits::Budget;
+use super::limits::Unfinished;
 use super::outbox::{Ending, Outbox};
 use super::{server_task, tls, transport};
+use crate::bounds::{HANDSHAKES, SESSIONS, UNFINISHED};
 
 /// Bytes of one bulk stream that wait between its [`BulkWriter`] and QUIC.
 const BULK_QUEUE: usize = 256 * 1024;
@@ -41,15 +42,17 @@ pub struct ServerOptions {
     /// Authorities of clients: a client without a certificate of one of them gets no session.
     /// Default: `None`, any client gets one.
     pub clients: Option<Arc<Authorities>>,
-    /// Maximum number of sessions. Further clients are told that the server is full. Default 4,096.
+    /// Maximum number of sessions. When there are as many, the address that has most gives the
+    /// oldest up for one that has fewer; others are told that the server is full. Default 4,096.
     pub max_sessions: usize,
     /// Maximum number of sessions and handshakes of one IPv4 address. A network of the first 64
     /// bits of IPv6 has four times as many. Further ones are told that the server is full. Default
     /// 256.
     pub max_per_address: usize,
     /// Maximum number of handshakes under way. Above half of it, a client must first show that its
-    /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. Above the maximum, the
-    /// client is not answered and retries by itself. Default 1,024.
+    /// address is not forged, which costs one round trip [RFC 9000 §8.1.2]. When there are as many,
+    /// the address with most gives way, or the client is not answered and retries by itself.
+    /// Default 1,024.
     pub max_handshakes: usize,
     /// Maximum time for a handshake, and then for the first message. Default 10 s, which survives a
     /// path that loses every other packet.
@@ -62,7 +65,8 @@ pub struct ServerOptions {
     /// Maximum length of one message from a client, header included, in bytes. Default: the
     /// protocol's maximum, 4 MiB.
     pub max_message: usize,
-    /// Bytes that all sessions together may hold in incomplete messages. Default 64 MiB.
+    /// Bytes that all sessions together may hold in incomplete messages, and those of one address
+    /// no more than what is left for others. Default 64 MiB.
     pub max_unfinished: usize,
     /// Messages a second from one client, on average. Each 16 KiB of a message count as one more.
     /// The session of a client that exceeds this is closed. Default 2,000.
@@ -81,14 +85,14 @@ impl Default for ServerOptions {
     fn default() -> ServerOptions {
         ServerOptions {
             clients: None,
-            max_sessions: 4_096,
-            max_per_address: 256,
-            max_handshakes: 1_024,
+            max_sessions: SESSIONS.all,
+            max_per_address: SESSIONS.most_of_host(),
+            max_handshakes: HANDSHAKES.all,
             handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(15),
             keep_alive: None,
             max_message: MAX_MESSAGE,
-            max_unfinished: 64 << 20,
+            max_unfinished: UNFINISHED.all,
             messages_per_s: 2_000,
             message_burst: 4_000,
             max_waiting: 8 << 20,
@@ -228,15 +232,17 @@ impl ServerEndpoint {
         events: impl Fn(SessionEvent) + Send + Sync + 'static,
     ) -> std::io::Result<SessionServer> {
         let shared = Arc::new(Shared {
-            budget: Budget::new(self.options.max_unfinished),
-            guard: Guard::new(self.options.max_per_address),
+            unfinished: Unfinished::new(self.options.max_unfinished),
+            guard: Guard::new(
+                self.options.max_handshakes,
+                self.options.max_sessions,
+                self.options.max_per_address,
+            ),
             options: self.options,
             events: Box::new(events),
             runtime: self.runtime.handle().clone(),
             sessions: Mutex::default(),
             next_id: AtomicU64::new(1),
-            handshakes: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
             told_version: AtomicBool::new(false),
             stop: Mutex::new(None),
             stopping: Notify::new(),
@@ -255,14 +261,9 @@ impl ServerEndpoint {
 pub(super) struct Shared {
     pub(super) options: ServerOptions,
     pub(super) events: Events,
-    pub(super) budget: Arc<Budget>,
+    pub(super) unfinished: Arc<Unfinished>,
     pub(super) guard: Arc<Guard>,
     pub(super) next_id: AtomicU64,
-    /// Handshakes under way.
-    pub(super) handshakes: AtomicUsize,
-    /// Number of connections after their handshakes, whether or not a session has been opened on
-    /// them.
-    pub(super) connections: AtomicUsize,
     /// Whether a client of another version was told of.
     pub(super) told_version: AtomicBool,
     runtime: Handle,

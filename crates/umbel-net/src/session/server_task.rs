@@ -1,13 +1,14 @@
 //! The tasks on the server's thread: one that accepts clients, and one for each session.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream};
 use tokio::time::{Instant, timeout};
 use umbel_engine::SessionId;
+use umbel_engine::shares::Origin;
 use umbel_wire::ParseError;
 
 use super::error::{CloseCode, NotAdmitted, clean, is_other_protocol};
@@ -25,6 +26,9 @@ const BULK_PRIORITY: i32 = -1;
 
 /// Time for the last packets of a stopping server, which tell the clients.
 const FAREWELL: Duration = Duration::from_millis(50);
+
+/// Reason that a client is told whose session ends for that of another host.
+const GAVE_WAY: &str = "there are many sessions, and other addresses have fewer";
 
 /// Time that sessions may take to end, beyond the drain time.
 const WIND_UP: Duration = Duration::from_millis(500);
@@ -60,36 +64,31 @@ async fn all_left(shared: &Shared) {
 /// Decides whether a client gets a handshake. Anyone can provoke these steps with forged addresses,
 /// so they must be cheap.
 fn admit(incoming: Incoming, shared: &Arc<Shared>) {
-    let options = &shared.options;
-    let under_way = shared.handshakes.load(Ordering::Relaxed);
+    let half = shared.options.max_handshakes / 2;
     let remote = incoming.remote_address();
-    if shared.connections.load(Ordering::Relaxed) >= options.max_sessions {
-        incoming.refuse();
-        reject_full(shared, remote);
-    } else if under_way >= options.max_handshakes {
-        incoming.ignore();
-    } else if (under_way >= options.max_handshakes / 2 || shared.guard.is_busy(remote.ip()))
+    if (shared.guard.handshakes() >= half || shared.guard.is_busy(remote.ip()))
         && !incoming.remote_address_validated()
         && incoming.may_retry()
     {
         // Cannot fail, since it was asked whether it may retry.
         let _ = incoming.retry();
-    } else {
-        match shared.guard.enter(remote.ip(), std::time::Instant::now()) {
-            Ok(place) => {
-                let counted = Counted::new(shared, |shared| &shared.handshakes);
-                tokio::spawn(handshake(incoming, counted, place));
-            }
-            Err(denied) => {
-                incoming.refuse();
-                let reason = match denied {
-                    Denied::Crowded => "its address has as many sessions as it may have",
-                    Denied::Guessed => "its address has shown wrong tokens, and has to wait",
-                };
-                (shared.events)(SessionEvent::Rejected { remote, reason: reason.to_owned() });
-            }
-        }
+        return;
     }
+    let reason = match shared.guard.enter(remote.ip(), std::time::Instant::now()) {
+        Ok(place) => {
+            tokio::spawn(handshake(incoming, shared.clone(), place));
+            return;
+        }
+        Err(Denied::Busy) => return incoming.ignore(),
+        Err(Denied::Full) => {
+            incoming.refuse();
+            return reject_full(shared, remote);
+        }
+        Err(Denied::Crowded) => "its address has as many sessions as it may have",
+        Err(Denied::Guessed) => "its address has shown wrong tokens, and has to wait",
+    };
+    incoming.refuse();
+    (shared.events)(SessionEvent::Rejected { remote, reason: reason.to_owned() });
 }
 
 fn reject_full(shared: &Shared, remote: SocketAddr) {
@@ -97,32 +96,16 @@ fn reject_full(shared: &Shared, remote: SocketAddr) {
     (shared.events)(SessionEvent::Rejected { remote, reason });
 }
 
-/// Adds one to a counter while it lives.
-struct Counted {
-    shared: Arc<Shared>,
-    counter: fn(&Shared) -> &AtomicUsize,
-}
-
-impl Counted {
-    fn new(shared: &Arc<Shared>, counter: fn(&Shared) -> &AtomicUsize) -> Counted {
-        counter(shared).fetch_add(1, Ordering::Relaxed);
-        Counted { shared: shared.clone(), counter }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        (self.counter)(&self.shared).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Completes the handshake, then serves the session. The client's address keeps its place
 /// meanwhile.
-async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
-    let shared = counted.shared.clone();
+async fn handshake(incoming: Incoming, shared: Arc<Shared>, place: Place) {
     let remote = incoming.remote_address();
     let shaken = async { incoming.accept()?.await };
-    let connection = match timeout(shared.options.handshake_timeout, shaken).await {
+    let shaken = tokio::select! {
+        shaken = timeout(shared.options.handshake_timeout, shaken) => shaken,
+        () = place.lost() => return,
+    };
+    let connection = match shaken {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(%remote, %error, "handshake failed");
@@ -137,15 +120,20 @@ async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
         }
         Err(_) => return,
     };
-    drop(counted);
-    let _counted = Counted::new(&shared, |shared| &shared.connections);
-    if shared.connections.load(Ordering::Relaxed) > shared.options.max_sessions {
+    if place.settle().is_err() {
         connection.close(CloseCode::Full.on_wire(), b"it has as many sessions as it takes");
         reject_full(&shared, remote);
         return;
     }
-    match timeout(shared.options.handshake_timeout, connection.accept_bi()).await {
-        Ok(Ok((send, receive))) => serve(&shared, connection, send, receive).await,
+    let opened = tokio::select! {
+        opened = timeout(shared.options.handshake_timeout, connection.accept_bi()) => opened,
+        () = place.lost() => {
+            connection.close(CloseCode::Full.on_wire(), GAVE_WAY.as_bytes());
+            return;
+        }
+    };
+    match opened {
+        Ok(Ok(streams)) => serve(&shared, connection, streams, &place).await,
         Ok(Err(error)) => tracing::debug!(%remote, %error, "left without a word"),
         Err(_) => connection.close(CloseCode::Silent.on_wire(), b"nothing was said"),
     }
@@ -155,14 +143,15 @@ async fn handshake(incoming: Incoming, counted: Counted, _place: Place) {
 async fn serve(
     shared: &Arc<Shared>,
     connection: Connection,
-    send: SendStream,
-    receive: RecvStream,
+    (send, receive): (SendStream, RecvStream),
+    place: &Place,
 ) {
     let mut entry = Entry::new(shared, connection.clone());
     let reader = Reader::new(receive, shared.options.max_message);
     let outbox = &entry.session.outbox;
     let ending = tokio::select! {
-        ending = read(shared, entry.id, reader) => ending,
+        ending = read(shared, entry.id, reader, connection.remote_address().ip()) => ending,
+        () = place.lost() => hard(CloseCode::Full, GAVE_WAY),
         ending = Writer::new(send).run(outbox) => {
             ending.unwrap_or_else(|| hard(CloseCode::Done, "the client does not listen"))
         }
@@ -177,10 +166,10 @@ fn hard(code: CloseCode, reason: impl Into<String>) -> Ending {
 }
 
 /// Passes on the client's messages until the session ends or must be ended.
-async fn read(shared: &Shared, id: SessionId, mut reader: Reader) -> Ending {
+async fn read(shared: &Shared, id: SessionId, mut reader: Reader, remote: IpAddr) -> Ending {
     let options = &shared.options;
     let mut limit = RateLimit::new(options.messages_per_s, options.message_burst, Instant::now());
-    let mut share = Share::new(shared.budget.clone());
+    let mut share = Share::new(shared.unfinished.clone(), Origin::of(remote));
     let backlog = Backlog::new();
     let end = loop {
         match reader.buffered_message() {

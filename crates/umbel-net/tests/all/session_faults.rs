@@ -537,7 +537,8 @@ fn a_stolen_certificate_without_its_key_is_worth_nothing() {
 
 #[test]
 fn unfinished_messages_of_many_clients_are_bounded_together() {
-    let options = ServerOptions { max_unfinished: 300_000, ..ServerOptions::default() };
+    // Those of one address have half.
+    let options = ServerOptions { max_unfinished: 600_000, ..ServerOptions::default() };
     let server = Server::start(options);
     run(async {
         let endpoint = raw_client(PROTOCOL);
