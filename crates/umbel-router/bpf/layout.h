@@ -70,6 +70,7 @@ struct settings {
 	u64 key[2];
 	/* What the daemon's clock is behind the kernel's, lifetime of tags, and of credit, in ns. */
 	u64 clock, lifetime, credit_lifetime;
+	/* Of a host on an interface; of a channel's requests on a link, and its DMCASTs. */
 	struct limit datagrams, requests, dmcasts;
 	/* The router's address; none if it takes nothing now. */
 	struct address address;
@@ -117,8 +118,7 @@ struct {
 	FIELD_TYPE(value, struct way);
 } LINKS SEC(".maps");
 
-/* What has been used up: by requests on a link, by DMCASTs of a channel (interface 0), by all on
- * an interface (no channel). */
+/* What has been used up: by requests on a link, by DMCASTs of a channel (interface 0). */
 struct meter {
 	struct bpf_spin_lock lock;
 	/* DMCASTs permitted on a link, and until when. */
@@ -130,10 +130,24 @@ struct meter {
 
 struct {
 	FIELD_NUMBER(type, MAP_HASH);
-	FIELD_NUMBER(max_entries, 16640);
+	FIELD_NUMBER(max_entries, 16384);
 	FIELD_TYPE(key, struct link);
 	FIELD_TYPE(value, struct meter);
 } METERS SEC(".maps");
+
+/* A host on an interface. */
+struct sender {
+	struct address address;
+	u32 interface;
+};
+
+/* What hosts have used up that the daemon knows. The first message of others is for it. */
+struct {
+	FIELD_NUMBER(type, MAP_HASH);
+	FIELD_NUMBER(max_entries, 8192);
+	FIELD_TYPE(key, struct sender);
+	FIELD_TYPE(value, struct meter);
+} SENDERS SEC(".maps");
 
 enum counter {
 	TURNED,
@@ -141,7 +155,7 @@ enum counter {
 	SENT_DOWN,
 	DMCASTS,
 	FORGED,
-	INTERFACE_FLOOD,
+	HOST_FLOOD,
 	REQUEST_FLOOD,
 	DMCAST_FLOOD,
 	UNASKED,

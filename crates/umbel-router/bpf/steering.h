@@ -41,11 +41,11 @@ struct packet {
 	struct link link;
 };
 
-/* Returns whether the interface on which a packet came may have one more. */
-INLINE struct meter *meter_of_interface(const struct packet *packet)
+/* Returns what the host has used up that sent a packet; none if the daemon does not know it. */
+INLINE struct meter *meter_of_sender(const struct packet *packet)
 {
-	struct link key = { .interface = packet->skb->ifindex };
-	return bpf_map_lookup_elem(&METERS, &key);
+	struct sender key = { .address = packet->source, .interface = packet->skb->ifindex };
+	return bpf_map_lookup_elem(&SENDERS, &key);
 }
 
 /* Reads the channel in front of a message's other fields. */
@@ -343,12 +343,12 @@ INLINE int on_request(struct packet *packet, struct scratch *scratch)
 	    route->family != FAMILY)
 		return NEXT;
 
-	struct meter *of_interface = meter_of_interface(packet);
+	struct meter *of_sender = meter_of_sender(packet);
 	struct meter *of_link = bpf_map_lookup_elem(&METERS, &packet->link);
-	if (!of_interface || !of_link)
+	if (!of_sender || !of_link)
 		return NEXT;
-	if (!take(of_interface, &settings->datagrams, packet->now)) {
-		count(INTERFACE_FLOOD);
+	if (!take(of_sender, &settings->datagrams, packet->now)) {
+		count(HOST_FLOOD);
 		return DROP;
 	}
 	if (!take(of_link, &settings->requests, packet->now)) {
@@ -448,19 +448,19 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 	struct link key = packet->link;
 	key.interface = 0;
 	const struct way *way = bpf_map_lookup_elem(&LINKS, &packet->link);
-	struct meter *of_interface = meter_of_interface(packet);
+	struct meter *of_sender = meter_of_sender(packet);
 	struct meter *of_link = bpf_map_lookup_elem(&METERS, &packet->link);
 	struct meter *of_channel = bpf_map_lookup_elem(&METERS, &key);
 	/* Without a branch there the daemon says whether it was ever this router's. */
-	if (!way || !way->is_output || !of_interface || !of_link || !of_channel)
+	if (!way || !way->is_output || !of_sender || !of_link || !of_channel)
 		return NEXT;
 	if (IP + UDP + repair > way->mtu)
 		return NEXT;
 	u64 now = packet->now, epoch = now / settings->lifetime, tag = swap64(net64(point + HOST_LEN + 4));
 	if (tag != tag_of(settings, &packet->link, epoch) &&
 	    (epoch == 0 || tag != tag_of(settings, &packet->link, epoch - 1))) {
-		if (!take(of_interface, &settings->datagrams, now)) {
-			count(INTERFACE_FLOOD);
+		if (!take(of_sender, &settings->datagrams, now)) {
+			count(HOST_FLOOD);
 			return DROP;
 		}
 		count(FORGED);
@@ -469,8 +469,8 @@ INLINE int on_dmcast(struct packet *packet, struct scratch *scratch)
 	/* The daemon may have steered the request. */
 	if (of_link->credit == 0 || of_link->expires <= now)
 		return NEXT;
-	if (!take(of_interface, &settings->datagrams, now)) {
-		count(INTERFACE_FLOOD);
+	if (!take(of_sender, &settings->datagrams, now)) {
+		count(HOST_FLOOD);
 		return DROP;
 	}
 	if (!take(of_channel, &settings->dmcasts, now)) {

@@ -3,8 +3,10 @@
 //! - [`control`]: membership, and the trees that follow from it: the querier of IGMP and MLD, and
 //!   PIM for source-specific multicast. Without I/O.
 //! - [`kernel`]: what the router needs of Linux: forwarding, routes, sockets.
+//! - [`bounds`]: what hosts and other routers can fill, and the share of one.
 //! - [`daemon`]: hosts the control plane and the router engine of LMS on the kernel.
 
+pub mod bounds;
 #[cfg_attr(
     not(test),
     deny(

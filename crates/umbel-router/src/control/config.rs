@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use umbel_engine::bucket::Limit;
 
+use crate::bounds::{
+    GROUPS, HEARD, HELLO_ANSWERS, HOSTS, NEIGHBOURS, REPORTS, SOURCES, STRANGERS, TREES,
+};
+
 /// Constants of the control plane. The defaults are those of the RFCs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControlConfig {
@@ -85,7 +89,7 @@ pub struct PimConfig {
     /// Greatest random delay of the first Hello on an interface. Trees wait for it, so that it is
     /// shorter than the 5 s of [RFC 7761 §4.11].
     pub triggered_hello_delay: Duration,
-    /// Answers to new neighbours on one interface.
+    /// Answers to new neighbours on one interface that were not named and are no gateway.
     pub hello_answers: Limit,
     /// Hellos of one neighbour. Each may concern all trees.
     pub hellos_per_neighbour: Limit,
@@ -156,15 +160,15 @@ impl Default for Bounds {
     fn default() -> Bounds {
         Bounds {
             interfaces: 256,
-            hosts: 1024,
-            groups: 1024,
-            groups_of_host: 64,
-            channels_of_host: 256,
+            hosts: HOSTS.all,
+            groups: GROUPS.all,
+            groups_of_host: GROUPS.most_of_host(),
+            channels_of_host: SOURCES.most_of_host(),
             sources_of_host: 64,
-            sources: 16_384,
-            trees: 8192,
-            heard: 1024,
-            neighbours: 64,
+            sources: SOURCES.all,
+            trees: TREES.all,
+            heard: HEARD.all,
+            neighbours: NEIGHBOURS.all,
         }
     }
 }
@@ -178,8 +182,8 @@ impl Default for MembershipConfig {
             robustness: 2,
             last_member_interval: Duration::from_secs(1),
             fast_leave: true,
-            messages_per_host: Limit { per_s: 50, burst: 200 },
-            messages_of_newcomers: Limit { per_s: 2000, burst: 4000 },
+            messages_per_host: REPORTS.of_host(),
+            messages_of_newcomers: REPORTS.all,
         }
     }
 }
@@ -192,11 +196,11 @@ impl Default for PimConfig {
             hello_interval: Duration::from_secs(30),
             hello_holdtime: Duration::from_secs(105),
             triggered_hello_delay: Duration::from_millis(100),
-            hello_answers: Limit { per_s: 10, burst: 20 },
-            hellos_per_neighbour: Limit { per_s: 1, burst: 10 },
+            hello_answers: HELLO_ANSWERS.all,
+            hellos_per_neighbour: HELLO_ANSWERS.of_host(),
             messages_per_neighbour: Limit { per_s: 200, burst: 2000 },
-            messages_per_stranger: Limit { per_s: 1, burst: 5 },
-            messages_of_strangers: Limit { per_s: 10, burst: 100 },
+            messages_per_stranger: STRANGERS.of_host(),
+            messages_of_strangers: STRANGERS.all,
             dr_priority: 1,
             join_interval: Duration::from_mins(1),
             join_repeat: Duration::from_millis(500),

@@ -21,8 +21,7 @@
 //!
 //! - `membership/`: the querier of IGMP and MLD, and the members, host by host.
 //! - `pim/`: neighbours, Join/Prunes, Asserts; `joins.rs` and `contests.rs` bring them to trees.
-//! - `trees.rs`: incoming and outgoing interfaces of each channel, and why; `places.rs`: who has
-//!   how many.
+//! - `trees.rs`: incoming and outgoing interfaces of each channel, and why.
 //! - [`config`]: every constant, and the bounds of all tables.
 //!
 //! # Scope and limitations
@@ -47,7 +46,6 @@ mod joins;
 mod link;
 mod membership;
 mod pim;
-mod places;
 mod prunes;
 mod routes;
 mod seen;
@@ -63,6 +61,7 @@ use std::net::IpAddr;
 use umbel_engine::Instant;
 use umbel_engine::chance::Generator;
 use umbel_engine::router::InterfaceId;
+use umbel_engine::shares::Places;
 use umbel_wire::membership::Message;
 use umbel_wire::{igmp, mld, pim as wire};
 
@@ -80,7 +79,6 @@ pub use self::status::{
 
 use self::link::Link;
 use self::pim::Requests;
-use self::places::Places;
 use self::prunes::Pruned;
 use self::trees::Tree;
 use self::work::{Due, LinkId, Timer, Work};
@@ -92,10 +90,10 @@ pub struct ControlPlane {
     interfaces: BTreeMap<InterfaceId, InterfaceInfo>,
     links: BTreeMap<LinkId, Link>,
     trees: BTreeMap<SourceGroup, Tree>,
-    /// The places of trees.
-    places: Places,
+    /// The places of trees. What gives way is the channel that carried packets longest ago.
+    places: Places<LinkId, SourceGroup>,
     /// Those of trees that are known by their packets.
-    heard: Places,
+    heard: Places<LinkId, SourceGroup>,
     forwarding: VecDeque<ForwardingChange>,
     requests: Requests,
     /// Prunes that will be said again, and how often they were.

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use umbel_engine::Instant;
 use umbel_engine::chance;
 use umbel_engine::router::InterfaceId;
+use umbel_engine::shares::{Origin, Places};
 
 use super::ControlPlane;
 use super::addresses;
@@ -17,7 +18,6 @@ use super::api::{Family, ForwardingChange, NextHop, SourceGroup, UnicastRoutes};
 use super::drops::DropReason;
 use super::link::Link;
 use super::pim::AssertState;
-use super::places::Places;
 use super::work::{LinkId, Timer, Work};
 
 /// Joins of a channel by neighbours on one interface.
@@ -128,8 +128,9 @@ impl ControlPlane {
         channel: SourceGroup,
         hosts: &[(LinkId, IpAddr)],
     ) -> bool {
-        let enter = |places: &mut Places, channel, hosts: &[(LinkId, IpAddr)]| {
-            hosts.iter().find_map(|&(link, host)| places.enter(link, host, channel).ok())
+        let enter = |places: &mut Places<_, _>, channel, hosts: &[(LinkId, IpAddr)]| {
+            let enter = |&(link, host)| places.enter(link, Origin::alone(host), channel).ok();
+            hosts.iter().find_map(enter)
         };
         let Some(mut lost) = enter(&mut self.places, channel, hosts) else { return false };
         // It ends, since each loss makes the shares more even.
@@ -216,7 +217,7 @@ impl ControlPlane {
 
     /// Takes a place among the channels that are known by their packets.
     fn take_heard(&mut self, channel: SourceGroup, (link, host): (LinkId, IpAddr)) -> bool {
-        let lost = self.heard.enter(link, host, channel);
+        let lost = self.heard.enter(link, Origin::alone(host), channel);
         if let Ok(Some(lost)) = lost {
             self.forget_heard(lost);
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use umbel_engine::bucket::Limit;
 
+use crate::bounds::LMS_DATAGRAMS;
 use crate::control::ControlConfig;
 
 /// UDP port at which routers take datagrams of LMS. Default 7706.
@@ -48,8 +49,12 @@ pub struct LmsConfig {
     /// ([`RouterConfig::source_as_replier`](umbel_engine::lms::RouterConfig::source_as_replier)).
     /// Default false: its link carries the fewest repairs.
     pub source_as_replier: bool,
-    /// Limit on the datagrams of LMS that are taken from one interface. Default 50,000 a second,
-    /// 5,000 at once.
+    /// Limit on the datagrams of LMS that are taken from one host on an interface. Default 2,000 a
+    /// second, 1,000 at once: as many requests as a receiver makes, a fifth of what is passed on of
+    /// one channel and interface.
+    pub datagrams_of_host: Limit,
+    /// Limit on those of all hosts of one interface of which none was of use yet. Default 50,000 a
+    /// second, 5,000 at once.
     pub datagrams: Limit,
     /// Number of DMCASTs that a steered request permits for each unit it asks for, beside the
     /// engine's own limits. Default 4: repeated requests, and repliers that crossed.
@@ -68,7 +73,8 @@ impl Default for LmsConfig {
             port: LMS_PORT,
             addresses: Vec::new(),
             source_as_replier: false,
-            datagrams: Limit { per_s: 50_000, burst: 5_000 },
+            datagrams_of_host: LMS_DATAGRAMS.of_host(),
+            datagrams: LMS_DATAGRAMS.all,
             dmcasts_per_unit: 4,
             credit_lifetime: Duration::from_secs(10),
             fast_path: FastPathMode::Auto,

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! The daemon does what the program does not take, and no switch is needed. These are messages of
-//! other kinds, requests that report a failed replier, DMCASTs without a request there, packets
-//! with unusual headers. Both send the same packets and count the same drops.
+//! other kinds, the first ones of a host, requests that report a failed replier, DMCASTs without a
+//! request there, packets with unusual headers. Both send the same packets and count the same
+//! drops.
 
 mod program;
 
@@ -26,6 +27,7 @@ pub use self::program::FastCounts;
 use self::program::{Branch, Program};
 use super::config::{FastPathMode, LmsConfig};
 use super::lms::Turn;
+use super::senders::Sender;
 use super::status::FastPathStatus;
 use crate::kernel::Family;
 
@@ -112,6 +114,25 @@ impl FastPath {
     /// was one.
     pub(super) fn take_credit(&mut self, now: Instant, branch: (Channel, InterfaceId)) -> bool {
         self.program.as_mut().is_ok_and(|program| program.take_credit(now, branch))
+    }
+
+    /// Takes messages of a host from now on, of which the daemon has taken one.
+    pub(super) fn know_host(&mut self, host: &Sender) {
+        if let Ok(program) = &mut self.program {
+            program.know_host(host);
+        }
+    }
+
+    /// Leaves messages of a host to the daemon.
+    pub(super) fn forget_host(&mut self, host: &Sender) {
+        if let Ok(program) = &mut self.program {
+            program.forget_host(host);
+        }
+    }
+
+    /// Returns the time at which the program took the last message of a host, or soon after.
+    pub(super) fn last_used(&self, host: &Sender) -> Option<Instant> {
+        self.program.as_ref().ok()?.last_used(host)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -22,12 +22,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use umbel_engine::bucket::Limiter;
 use umbel_engine::lms::{Router, RouterConfig};
 use umbel_engine::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
 };
+use umbel_engine::shares::{Origin, Places};
 use umbel_engine::{Address, Instant};
 use umbel_net::classifier::ClassifierError;
 use umbel_wire::datagram::{self, IpDatagram};
@@ -36,6 +36,8 @@ use umbel_wire::{Channel, Parsed};
 
 use super::config::LmsConfig;
 use super::fast::FastPath;
+use super::senders::{Sender, Senders};
+use crate::bounds::LMS_BRANCHES;
 use crate::control::CostHeard;
 use crate::kernel::alert::AlertSocket;
 use crate::kernel::inject::Injector;
@@ -49,9 +51,14 @@ const RENEW: Duration = Duration::from_secs(2);
 /// Greatest number of DMCASTs permitted at a time on one branch.
 pub(super) const CREDITS: u32 = 4096;
 /// Greatest number of branches with credit, and of offers by reports.
-const BRANCHES: usize = 16_384;
+const BRANCHES: usize = LMS_BRANCHES.all;
 /// Datagrams taken from one socket before others have their turn.
 const BATCH: usize = 64;
+
+/// Where repairs of a channel go.
+type Branch = (Channel, InterfaceId);
+/// An offer by a report, and the host whose it is.
+type Offer = (Channel, InterfaceId, IpAddr);
 
 /// LMS of one family.
 #[derive(Debug)]
@@ -68,9 +75,13 @@ pub(super) struct Lms {
     secret: [u8; 32],
     /// Number of engines so far.
     engines: u64,
-    limiters: BTreeMap<InterfaceId, Limiter>,
-    credit: BTreeMap<(Channel, InterfaceId), Credit>,
-    offers: BTreeMap<(Channel, InterfaceId, IpAddr), CostHeard>,
+    senders: Senders,
+    credit: BTreeMap<Branch, Credit>,
+    /// Places of credit: of the hosts that ask.
+    creditors: Places<InterfaceId, Branch>,
+    offers: BTreeMap<Offer, CostHeard>,
+    /// Places of offers: of the hosts that make them.
+    offering: Places<InterfaceId, Offer>,
     renew_at: Option<Instant>,
     counts: Counts,
     lost: [u32; 2],
@@ -106,7 +117,7 @@ pub struct Counts {
     pub passed_on: u64,
     /// Datagrams that ended here, their time to live being over.
     pub hops: u64,
-    /// Datagrams that one interface had beyond its limit.
+    /// Datagrams that a host, or all unknown hosts of an interface, had beyond their limit.
     pub flood: u64,
     /// DMCASTs beyond what requests asked for.
     pub unasked: u64,
@@ -139,13 +150,15 @@ impl Lms {
             mine: InterfaceSocket::udp(family, config.port)?,
             outlet: Box::new(Injector::open(family)?),
             fast: FastPath::none(),
+            senders: Senders::new(config.datagrams_of_host, config.datagrams),
             config,
             engine: None,
             secret,
             engines: 0,
-            limiters: BTreeMap::new(),
             credit: BTreeMap::new(),
+            creditors: Places::new(BRANCHES, BRANCHES),
             offers: BTreeMap::new(),
+            offering: Places::new(BRANCHES, BRANCHES),
             renew_at: None,
             counts: Counts::default(),
             lost: [0; 2],
@@ -218,6 +231,7 @@ impl Lms {
         self.fast.configure(config.as_ref(), &self.config);
         self.engine = config.map(|config| (Router::new(config.clone()), config.address));
         self.credit.clear();
+        self.creditors = Places::new(BRANCHES, BRANCHES);
         self.renew_at = Some(Instant::EPOCH);
     }
 
@@ -225,11 +239,23 @@ impl Lms {
     pub(super) fn hear(&mut self, now: Instant, heard: CostHeard) {
         let key = (heard.channel, heard.interface, heard.host.ip());
         if heard.cost.is_none() {
-            self.offers.remove(&key);
-        } else if self.offers.len() < BRANCHES || self.offers.contains_key(&key) {
-            self.offers.insert(key, heard);
-            self.renew_at.get_or_insert(now + RENEW);
+            self.forget_offer(&key);
+            return;
         }
+        let Ok(lost) = self.offering.enter(heard.interface, Origin::alone(key.2), key) else {
+            return;
+        };
+        if let Some(lost) = lost {
+            self.offers.remove(&lost);
+        }
+        self.offering.renew(key);
+        self.offers.insert(key, heard);
+        self.renew_at.get_or_insert(now + RENEW);
+    }
+
+    fn forget_offer(&mut self, offer: &Offer) {
+        self.offers.remove(offer);
+        self.offering.leave(*offer);
     }
 
     /// Informs the engine of an offer as if the host had advertised it.
@@ -246,7 +272,7 @@ impl Lms {
             payload: &payload,
         };
         engine.handle_datagram(turn.now, turn.routes, datagram);
-        self.drain(turn.now);
+        self.drain(turn.now, Some((interface, host.ip())));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -262,7 +288,7 @@ impl Lms {
             for offer in &offers {
                 self.advertise(turn, offer);
             }
-            self.credit.retain(|_, credit| credit.expires > now);
+            self.forget_credit(now);
         }
         let Some((engine, _)) = &mut self.engine else { return };
         let failed = engine.stats().repliers_failed;
@@ -270,15 +296,17 @@ impl Lms {
         engine.handle_timeout(now, turn.routes);
         if engine.stats().repliers_failed > failed {
             // A host that has failed is no replier again before it says so.
-            for (key, replier) in before {
-                let was = |(interface, host): (_, SocketAddr)| (interface, host.ip());
-                let now_is = engine.replier(&key.0).map(was);
-                if replier.map(was) == Some((key.1, key.2)) && now_is != replier.map(was) {
-                    self.offers.remove(&key);
-                }
+            let was = |(interface, host): (_, SocketAddr)| (interface, host.ip());
+            let failed = before.into_iter().filter(|(key, replier)| {
+                let before = replier.map(was);
+                before == Some((key.1, key.2)) && engine.replier(&key.0).map(was) != before
+            });
+            let failed: Vec<Offer> = failed.map(|(key, _)| key).collect();
+            for offer in &failed {
+                self.forget_offer(offer);
             }
         }
-        self.drain(now);
+        self.drain(now, None);
     }
 
     /// Takes datagrams in transit. Returns whether there may be more.
@@ -303,7 +331,9 @@ impl Lms {
         packet: &mut [u8],
     ) {
         self.counts.alerts += 1;
-        if !self.admit(now, interface) {
+        let Some([source, _]) = addresses(packet) else { return };
+        let sender = (interface, source);
+        if !self.admit(now, sender) {
             return;
         }
         let verdict = match IpDatagram::parse(packet) {
@@ -322,7 +352,7 @@ impl Lms {
         if verdict == Verdict::Forward {
             self.pass_on(packet);
         }
-        self.drain(now);
+        self.drain(now, Some(sender));
     }
 
     /// Takes datagrams to this router. Returns whether there may be more.
@@ -348,7 +378,8 @@ impl Lms {
     ) {
         let Some(address) = self.address() else { return };
         self.counts.addressed += 1;
-        if !self.admit(now, interface) {
+        let sender = (interface, from.ip());
+        if !self.admit(now, sender) {
             return;
         }
         let to = Address::Host(address);
@@ -356,7 +387,7 @@ impl Lms {
         if verdict == Verdict::Forward {
             self.counts.malformed += 1;
         }
-        self.drain(now);
+        self.drain(now, Some(sender));
     }
 
     fn hand_over<R: Routes>(
@@ -367,26 +398,45 @@ impl Lms {
         payload: &[u8],
     ) -> Verdict {
         let Some((engine, _)) = &mut self.engine else { return Verdict::Forward };
-        engine.handle_datagram(now, routes, PassingDatagram { arrived_on, from, to, payload })
+        let drops = engine.drops().total();
+        let datagram = PassingDatagram { arrived_on, from, to, payload };
+        let verdict = engine.handle_datagram(now, routes, datagram);
+        let sender = (arrived_on, from.ip());
+        let is_of_use = verdict == Verdict::Take && engine.drops().total() == drops;
+        if is_of_use && !self.senders.is_known(&sender) {
+            let fast = &mut self.fast;
+            let lost = self.senders.know(now, sender, |other| fast.last_used(other));
+            for other in &lost {
+                fast.forget_host(other);
+            }
+            if self.senders.is_known(&sender) {
+                fast.know_host(&sender);
+            }
+        }
+        verdict
     }
 
-    /// Returns whether an interface may have one more datagram.
-    fn admit(&mut self, now: Instant, interface: InterfaceId) -> bool {
-        let limit = self.config.datagrams;
-        let limiter = self.limiters.entry(interface).or_insert_with(|| Limiter::new(limit));
-        let may = limiter.take(now);
+    /// Returns whether a host may send one more datagram.
+    fn admit(&mut self, now: Instant, sender: Sender) -> bool {
+        let may = self.senders.admit(now, sender);
         self.counts.flood += u64::from(!may);
         may
     }
 
     pub(super) fn forget_interface(&mut self, interface: InterfaceId) {
-        self.limiters.remove(&interface);
+        let gone = self.senders.forget_interface(interface);
+        for sender in &gone {
+            self.fast.forget_host(sender);
+        }
         self.fast.detach(interface);
-        self.offers.retain(|(_, on, _), _| *on != interface);
+        let gone: Vec<Offer> = self.offers.keys().filter(|of| of.1 == interface).copied().collect();
+        for offer in &gone {
+            self.forget_offer(offer);
+        }
     }
 
     /// Returns whether a DMCAST to a branch answers a request that was steered here.
-    fn take_credit(&mut self, now: Instant, branch: (Channel, InterfaceId)) -> bool {
+    fn take_credit(&mut self, now: Instant, branch: Branch) -> bool {
         let credit = self.credit.get_mut(&branch);
         let credit = credit.filter(|credit| credit.left > 0 && credit.expires > now);
         let has =
@@ -395,8 +445,8 @@ impl Lms {
         has
     }
 
-    /// Permits the DMCASTs that a request asks for which was stamped here.
-    fn give_credit(&mut self, now: Instant, payload: &[u8]) {
+    /// Permits the DMCASTs that a request asks for which was stamped here, and came `by` a host.
+    fn give_credit(&mut self, now: Instant, by: Sender, payload: &[u8]) {
         let Ok(Parsed::Message { message: Message::Request(request), .. }) =
             Message::parse(payload)
         else {
@@ -407,12 +457,14 @@ impl Lms {
             return;
         }
         let branch = (request.channel, InterfaceId(point.interface));
-        if self.credit.len() >= BRANCHES && !self.credit.contains_key(&branch) {
-            self.credit.retain(|_, credit| credit.expires > now);
-            if self.credit.len() >= BRANCHES {
-                return;
-            }
+        if self.creditors.is_full() && !self.credit.contains_key(&branch) {
+            self.forget_credit(now);
         }
+        let Ok(lost) = self.creditors.enter(by.0, Origin::alone(by.1), branch) else { return };
+        if let Some(lost) = lost {
+            self.credit.remove(&lost);
+        }
+        self.creditors.renew(branch);
         let units = 1 + request.units.following.count_ones();
         let expires = now + self.config.credit_lifetime;
         let credit = self.credit.entry(branch).or_insert(Credit { left: 0, expires });
@@ -420,6 +472,17 @@ impl Lms {
         credit.left = (left + units * self.config.dmcasts_per_unit).min(CREDITS);
         credit.expires = expires;
         self.renew_at.get_or_insert(now + RENEW);
+    }
+
+    /// Forgets credit that is over.
+    fn forget_credit(&mut self, now: Instant) {
+        let creditors = &mut self.creditors;
+        self.credit.retain(|branch, credit| {
+            if credit.expires <= now {
+                creditors.leave(*branch);
+            }
+            credit.expires > now
+        });
     }
 
     fn count_lost(&mut self, socket: usize, lost: u32) {
@@ -434,7 +497,7 @@ impl Lms {
             return;
         }
         self.counts.passed_on += 1;
-        if let Some(to) = destination(packet) {
+        if let Some([_, to]) = addresses(packet) {
             let sent = self.outlet.send(None, to, packet);
             self.count_sent(&sent);
         }
@@ -466,7 +529,8 @@ impl Lms {
         }
     }
 
-    fn drain(&mut self, now: Instant) {
+    /// Sends what the engine has made of a datagram that came `by` a host, or of the time.
+    fn drain(&mut self, now: Instant, by: Option<Sender>) {
         while let Some(transmit) = self.engine.as_mut().and_then(|(e, _)| e.poll_transmit(now)) {
             match transmit.to {
                 RouterDestination::Branch { channel, interface }
@@ -474,7 +538,11 @@ impl Lms {
                 {
                     continue;
                 }
-                RouterDestination::Host(_) => self.give_credit(now, &transmit.payload),
+                RouterDestination::Host(_) => {
+                    if let Some(by) = by {
+                        self.give_credit(now, by, &transmit.payload);
+                    }
+                }
                 _ => {}
             }
             let sent = self.send(&transmit);
@@ -528,11 +596,13 @@ impl Lms {
     }
 }
 
-/// Returns the destination of an IP packet.
-fn destination(packet: &[u8]) -> Option<IpAddr> {
+/// Returns the source and the destination of an IP packet.
+fn addresses(packet: &[u8]) -> Option<[IpAddr; 2]> {
+    let v4 = |at: usize| Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+    let v6 = |at: usize| Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?));
     match packet.first()? >> 4 {
-        4 => Some(IpAddr::from(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?)),
-        6 => Some(IpAddr::from(<[u8; 16]>::try_from(packet.get(24..40)?).ok()?)),
+        4 => Some([v4(12)?, v4(16)?]),
+        6 => Some([v6(8)?, v6(24)?]),
         _ => None,
     }
 }

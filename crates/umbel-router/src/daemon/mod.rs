@@ -22,6 +22,7 @@
 mod config;
 mod fast;
 mod lms;
+mod senders;
 mod side;
 mod status;
 

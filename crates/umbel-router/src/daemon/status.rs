@@ -88,7 +88,7 @@ impl LmsStatus {
     /// then those that the engine did.
     pub fn discarded(&self) -> impl Iterator<Item = (&str, u64)> {
         let own = [
-            ("InterfaceFlood", self.datagrams.flood),
+            ("HostFlood", self.datagrams.flood),
             ("Unasked", self.datagrams.unasked),
             ("Overflow", self.datagrams.overflow),
             ("TooLong", self.datagrams.too_long),

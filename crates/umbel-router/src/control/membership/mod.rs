@@ -48,10 +48,10 @@ pub(super) struct Membership {
     hosts: BTreeMap<IpAddr, Host>,
     /// Entries of all members.
     len: usize,
-    /// Allowance of each host.
-    limiters: Limiters<IpAddr>,
-    /// Allowance of all hosts that are no members.
-    newcomers: Limiter,
+    /// Allowances of members and of the querier: of each.
+    members: Limiters<IpAddr>,
+    /// Those of other hosts: of each, and of all together.
+    newcomers: (Limiters<IpAddr>, Limiter),
 }
 
 /// The places that a member has.
@@ -71,6 +71,7 @@ impl Membership {
         config: &ControlConfig,
         work: &mut Work,
     ) -> Membership {
+        let of_host = config.membership.messages_per_host;
         Membership {
             link,
             me,
@@ -79,8 +80,11 @@ impl Membership {
             groups: BTreeMap::new(),
             hosts: BTreeMap::new(),
             len: 0,
-            limiters: Limiters::new(config.membership.messages_per_host, config.bounds.hosts),
-            newcomers: Limiter::new(config.membership.messages_of_newcomers),
+            members: Limiters::new(of_host, config.bounds.hosts + 1),
+            newcomers: (
+                Limiters::new(of_host, config.bounds.hosts),
+                Limiter::new(config.membership.messages_of_newcomers),
+            ),
         }
     }
 
@@ -211,10 +215,14 @@ impl Membership {
         }
     }
 
-    /// Returns whether a host may send one more message. Members take nothing from each other.
+    /// Returns whether a host may send one more message. Nobody takes anything from members.
     fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
         let is_known = self.hosts.contains_key(&from) || self.querier.other() == Some(from);
-        self.limiters.take(now, from) && (is_known || self.newcomers.take(now))
+        if is_known {
+            return self.members.take(now, from);
+        }
+        let (each, all) = &mut self.newcomers;
+        each.take(now, from) && all.take(now)
     }
 
     fn on_record(

@@ -72,8 +72,11 @@ pub(in crate::control) struct Neighbours {
     /// Number that tells neighbours that this router has restarted.
     generation: u32,
     all: BTreeMap<IpAddr, Neighbour>,
+    /// Answers to neighbours for which nobody vouches.
     answers: Limiter,
-    /// Allowances of hosts that are no neighbours: of each, and of all together.
+    /// Allowances of hosts that are no neighbours yet, but for which somebody vouches: of each.
+    vouched: Limiters<IpAddr>,
+    /// Those of others: of each, and of all together.
     strangers: (Limiters<IpAddr>, Limiter),
 }
 
@@ -90,6 +93,7 @@ impl Neighbours {
             generation: 0,
             all: BTreeMap::new(),
             answers: Limiter::new(config.hello_answers),
+            vouched: Limiters::new(config.messages_per_stranger, bounds.neighbours),
             strangers: (
                 Limiters::new(config.messages_per_stranger, bounds.neighbours),
                 Limiter::new(config.messages_of_strangers),
@@ -175,7 +179,7 @@ impl Neighbours {
     }
 
     /// Returns whether a host on the link may send one more message. Strangers share what they may,
-    /// other than those for which somebody vouches.
+    /// and take nothing from neighbours and those for which somebody vouches.
     pub(in crate::control) fn admits(
         &mut self,
         now: Instant,
@@ -184,7 +188,8 @@ impl Neighbours {
     ) -> bool {
         match self.all.get_mut(&from) {
             Some(neighbour) => neighbour.allowance.messages.take(now),
-            None => self.strangers.0.take(now, from) && (is_vouched || self.strangers.1.take(now)),
+            None if is_vouched => self.vouched.take(now, from),
+            None => self.strangers.0.take(now, from) && self.strangers.1.take(now),
         }
     }
 
@@ -276,8 +281,9 @@ impl Neighbours {
         if !is_new {
             return if is_moved { Heard::Readdressed } else { Heard::Known };
         }
-        // It believes no join before it has heard of this router [RFC 7761 §4.3.1].
-        if self.answers.take(now) {
+        // It believes no join before it has heard of this router [RFC 7761 §4.3.1]. Strangers that
+        // are answered take nothing from others.
+        if is_vouched || self.answers.take(now) {
             self.on_hello_time(now, &config.pim, work);
         }
         Heard::New

@@ -215,6 +215,39 @@ fn a_host_that_floods_costs_no_other_host_a_report() {
 }
 
 #[test]
+fn hosts_under_many_addresses_cost_no_member_a_report() {
+    let mut script = Script::settled(ControlConfig::default());
+    let report = |script: &mut Script, kind| {
+        script.report(3, host(3, 8), vec![record(kind, &[SOURCE])]);
+    };
+    report(&mut script, RecordType::Allow);
+    script.wait(Duration::from_secs(10));
+    // More than are told apart, each with more than it may.
+    for n in 0..2_000_u32 {
+        let [.., high, low] = n.to_be_bytes();
+        for _ in 0..10 {
+            script.give(3, [10, 2, high, low].into(), Protocol::Igmp, &message(0x16, &[1; 4]));
+        }
+    }
+    script.forget();
+    report(&mut script, RecordType::Block);
+    assert_eq!(goes_out(&script, CHANNEL), Some(false));
+}
+
+#[test]
+fn a_storm_of_routers_costs_no_gateway_an_answer() {
+    let mut script = Script::settled(ControlConfig::default());
+    for n in 0..1_000_u32 {
+        script.hello(1, host(1, (n % 90) as u8), n);
+    }
+    script.forget();
+    script.hello(1, host(1, 253), 1);
+    assert!(script.pim_sent().is_empty(), "strangers have had their answers");
+    script.hello(1, host(1, 254), 1);
+    assert!(!script.pim_sent().is_empty());
+}
+
+#[test]
 fn a_host_that_floods_costs_no_router_a_message() {
     let mut script = Script::settled(ControlConfig::default());
     script.hello(1, host(1, 254), 1);

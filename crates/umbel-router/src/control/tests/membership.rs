@@ -271,6 +271,26 @@ fn packets_that_nobody_wants_are_discarded_for_a_while() {
 }
 
 #[test]
+fn a_host_that_sends_to_channels_without_end_leaves_others_theirs() {
+    let mut script = Script::settled(ControlConfig::default());
+    let heard = |script: &mut Script, source, n: u16| {
+        let [high, low] = n.to_be_bytes();
+        let channel = SourceGroup { group: [232, 7, high, low].into(), source };
+        script.plane.unresolved(script.now, &script.routes, channel, InterfaceId(3));
+        script.drain();
+    };
+    for n in 0..10_000 {
+        heard(&mut script, host(3, 9), n);
+    }
+    let trees = |script: &Script| script.plane.status(script.now).trees.len();
+    assert_eq!(trees(&script), 256);
+    for n in 0..10 {
+        heard(&mut script, host(3, 10), n);
+    }
+    assert_eq!(trees(&script), 266);
+}
+
+#[test]
 fn offers_come_with_reports_and_end_with_the_membership() {
     let mut script = Script::settled(ControlConfig::default());
     let report = |cost, kind| {
@@ -340,7 +360,8 @@ fn tables_have_bounds_and_say_so() {
     for _ in 0..300 {
         script.report(2, host(2, 7), vec![record(RecordType::Allow, &[SOURCE])]);
     }
-    assert_eq!(script.plane.drops().of(DropReason::Flood), 100);
+    // The first makes it a member, which then has its own allowance.
+    assert_eq!(script.plane.drops().of(DropReason::Flood), 99);
     let before = script.plane.status(script.now).interfaces[1].links[0].members.len();
     script.report(2, host(2, 8), vec![record(RecordType::Allow, &[SOURCE])]);
     let after = script.plane.status(script.now).interfaces[1].links[0].members.len();

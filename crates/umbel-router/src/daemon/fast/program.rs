@@ -15,6 +15,7 @@ use umbel_wire::Channel;
 
 use crate::daemon::config::LmsConfig;
 use crate::daemon::lms::{CREDITS, Counts, HOPS};
+use crate::daemon::senders::Sender;
 use crate::kernel::Family;
 
 /// The compiled programs, one for a family: see `umbel-net/bpf/build.sh`.
@@ -27,17 +28,19 @@ const LINKS: usize = 8192;
 /// For `bpf_map_update_elem`: only if there is no such entry.
 const NO_EXIST: u64 = 1;
 
-/// Lengths of `struct settings`, `address`, `link`, `steer`, `way` and `meter`.
+/// Lengths of `struct settings`, `address`, `link`, `sender`, `steer`, `way` and `meter`.
 const SETTINGS: usize = 120;
 const ADDRESS: usize = 16;
 const LINK: usize = 40;
 /// Place of the interface in `struct link`, which is its last field.
 const INTERFACE: usize = LINK - 4;
+const SENDER: usize = 20;
 const STEER: usize = 20;
 const WAY: usize = 60;
 const METER: usize = 24;
 
 type Key = [u8; LINK];
+type Host = [u8; SENDER];
 type Way = [u8; WAY];
 type Meter = [u8; METER];
 
@@ -54,8 +57,8 @@ pub struct FastCounts {
     pub dmcasts: u64,
     /// DMCASTs with a turning point that is not the router's, or too old.
     pub forged: u64,
-    /// Datagrams that one interface had beyond its limit.
-    pub interface_flood: u64,
+    /// Datagrams that one host had beyond its limit.
+    pub host_flood: u64,
     /// Requests beyond the limit of a channel and an interface.
     pub request_flood: u64,
     /// DMCASTs beyond the limit of a channel.
@@ -88,7 +91,7 @@ impl FastCounts {
     /// Adds what the daemon would have counted beside the engine.
     pub(in crate::daemon) fn add_to_datagrams(&self, counts: Counts) -> Counts {
         Counts {
-            flood: counts.flood + self.interface_flood,
+            flood: counts.flood + self.host_flood,
             unasked: counts.unasked + self.unasked,
             sent: counts.sent + self.requests() + self.dmcasts - self.unasked,
             unsent: counts.unsent + self.unsent,
@@ -126,6 +129,7 @@ pub(super) struct Program {
     settings: Array<MapData, [u8; SETTINGS]>,
     links: HashMap<MapData, Key, Way>,
     meters: HashMap<MapData, Key, Meter>,
+    senders: HashMap<MapData, Host, Meter>,
     counts: PerCpuArray<MapData, u64>,
     /// An entry of `links`.
     branches: BTreeMap<Key, Way>,
@@ -161,6 +165,7 @@ impl Program {
             settings: classifier.take("SETTINGS")?,
             links: classifier.take("LINKS")?,
             meters: classifier.take("METERS")?,
+            senders: classifier.take("SENDERS")?,
             counts: classifier.take("COUNTS")?,
             classifier,
             attached: BTreeMap::new(),
@@ -174,7 +179,6 @@ impl Program {
         if self.attached.contains_key(&id) {
             return Ok(());
         }
-        self.permit(&interface_key(id));
         let attachment = self.classifier.attach(name)?;
         self.attached.insert(id, attachment);
         Ok(())
@@ -188,7 +192,6 @@ impl Program {
             // An interface that has vanished took it along.
             tracing::debug!("the program is not detached: {error}");
         }
-        let _ = self.meters.remove(&interface_key(id));
     }
 
     /// Returns the number of interfaces whose packets it sees.
@@ -213,7 +216,7 @@ impl Program {
         out.put(&self.epoch.to_ne_bytes());
         out.put(&nanos(engine.tag_lifetime).max(1).to_ne_bytes());
         out.put(&nanos(config.credit_lifetime).to_ne_bytes());
-        for limit in [config.datagrams, engine.requests, engine.dmcasts] {
+        for limit in [config.datagrams_of_host, engine.requests, engine.dmcasts] {
             let [cost, depth] = bucket(limit);
             out.put(&cost.to_ne_bytes());
             out.put(&depth.to_ne_bytes());
@@ -273,6 +276,28 @@ impl Program {
         let _ = self.meters.insert(key, [0; METER], NO_EXIST);
     }
 
+    /// Takes messages of a host from now on.
+    pub(super) fn know_host(&mut self, host: &Sender) {
+        let Some(host) = self.host(host) else { return };
+        if let Err(error) = self.senders.insert(host, [0; METER], 0) {
+            tracing::debug!("the fast path has no room for a host: {error}");
+        }
+    }
+
+    /// Takes messages of a host no longer.
+    pub(super) fn forget_host(&mut self, host: &Sender) {
+        if let Some(host) = self.host(host) {
+            let _ = self.senders.remove(&host);
+        }
+    }
+
+    /// Returns the time at which it took the last message of a host, or soon after.
+    pub(super) fn last_used(&self, host: &Sender) -> Option<Instant> {
+        let meter = self.senders.get(&self.host(host)?, 0).ok()?;
+        let full_at = *meter.last_chunk::<8>()?;
+        Some(Instant::from_nanos(u64::from_ne_bytes(full_at)))
+    }
+
     /// Takes a DMCAST that a request asks for which the program has steered. Returns whether there
     /// was one.
     pub(super) fn take_credit(&mut self, now: Instant, branch: (Channel, InterfaceId)) -> bool {
@@ -300,7 +325,7 @@ impl Program {
             sent_down: count(2),
             dmcasts: count(3),
             forged: count(4),
-            interface_flood: count(5),
+            host_flood: count(5),
             request_flood: count(6),
             dmcast_flood: count(7),
             unasked: count(8),
@@ -341,12 +366,6 @@ impl<const N: usize> Layout<N> {
     }
 }
 
-fn interface_key(InterfaceId(interface): InterfaceId) -> Key {
-    let mut key = [0; LINK];
-    key[INTERFACE..].copy_from_slice(&interface.to_ne_bytes());
-    key
-}
-
 fn channel_key(key: &Key) -> Key {
     let mut channel = *key;
     channel[INTERFACE..].fill(0);
@@ -378,6 +397,14 @@ impl Program {
         out.put(&self.address(channel.source?)?);
         out.put(&channel.port.to_be_bytes());
         out.put(&[0; 2]);
+        out.put(&interface.to_ne_bytes());
+        Some(out.bytes)
+    }
+
+    /// Lays out `struct sender`; none for a host of the other family.
+    fn host(&self, (InterfaceId(interface), address): &Sender) -> Option<Host> {
+        let mut out = Layout::<SENDER>::default();
+        out.put(&self.address(*address)?);
         out.put(&interface.to_ne_bytes());
         Some(out.bytes)
     }

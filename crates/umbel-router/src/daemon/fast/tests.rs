@@ -202,6 +202,13 @@ impl Side {
     }
 }
 
+/// Returns a message that makes a host known and has no other effect.
+fn solicit() -> Vec<u8> {
+    let mut payload = Vec::new();
+    Message::Solicit { channel: channel() }.emit(&mut payload);
+    payload
+}
+
 fn to_source() -> SocketAddr {
     (source(), channel().port).into()
 }
@@ -338,8 +345,12 @@ fn in_both(mut act: impl FnMut() -> bool) {
 
 fn without_limits(set_size: usize) -> (LmsConfig, RouterConfig) {
     let endless = Limit { per_s: 1_000_000, burst: 1_000_000 };
-    let config =
-        LmsConfig { datagrams: endless, credit_lifetime: LIFETIME, ..LmsConfig::default() };
+    let config = LmsConfig {
+        datagrams_of_host: endless,
+        datagrams: endless,
+        credit_lifetime: LIFETIME,
+        ..LmsConfig::default()
+    };
     let engine = RouterConfig {
         tag_lifetime: LIFETIME,
         offer_lifetime: LIFETIME,
@@ -393,6 +404,7 @@ fn a_request_permits_so_many_dmcasts_and_no_more_whoever_steers_it() {
 fn requests_permit_so_many() -> bool {
     let (config, engine) = without_limits(32);
     let Some(mut pair) = Pair::new(&config, &engine) else { return false };
+    pair.give(2, &packet(host(2, 9), me(), None, &solicit()));
     for replier_failed in [false, true] {
         let mut payload = Vec::new();
         Message::Request(Request { replier_failed, ..request(channel()) }).emit(&mut payload);
@@ -431,11 +443,14 @@ fn limits_are_the_same() -> bool {
     for attempt in 0.. {
         assert!(attempt < 50, "this machine never gets so far within a second");
         let (endless, engine) = without_limits(32);
-        let config = LmsConfig { datagrams: few, ..endless.clone() };
-        let Some(mut of_interface) = Pair::new(&config, &engine) else { return false };
+        let config = LmsConfig { datagrams_of_host: few, ..endless.clone() };
+        let Some(mut of_host) = Pair::new(&config, &engine) else { return false };
         let config = LmsConfig { port: config.port + 2, ..endless };
         let engine = RouterConfig { requests: few, dmcasts: few, ..engine };
         let mut of_engine = Pair::new(&config, &engine).unwrap();
+        for pair in [&mut of_host, &mut of_engine] {
+            pair.give(3, &packet(host(3, 9), me(), None, &solicit()));
+        }
         let stamps = Stamps { engine, interfaces: of_engine.interfaces.clone() };
         let point = stamps.point(of_engine.now(), 3, channel(), 0);
         let answer = dmcast(channel(), point, &repair(100));
@@ -446,14 +461,20 @@ fn limits_are_the_same() -> bool {
             let sent = (0..5).map(|_| pair.give(interface, packet).map(|sent| sent.len()));
             sent.fold([0, 0], |all, sent| [all[0] + sent[0], all[1] + sent[1]])
         };
-        let requests = passed(&mut of_interface, 3, &asked);
+        let requests = passed(&mut of_host, 3, &asked);
         let others = [passed(&mut of_engine, 3, &asked), passed(&mut of_engine, 1, &answer)];
         if began.elapsed() < Duration::from_millis(900) {
             assert_eq!((requests, others), ([3, 3], [[3, 3], [3, 3]]));
-            for pair in [&of_interface, &of_engine] {
+            for pair in [&of_host, &of_engine] {
                 assert_eq!(pair.fast.counts(), pair.plain.counts());
             }
-            assert_eq!(of_interface.fast.counts().2[0], 2);
+            // Another host has its own allowance. Its first message is for the daemon.
+            let asked = packet(host(3, 10), to_source(), Some(0), &request_bytes);
+            let left = of_host.verdicts[2];
+            let [fast, plain] = of_host.give(3, &asked);
+            assert_eq!((fast.len(), fast), (1, plain));
+            assert_eq!(of_host.verdicts[2], left + 1);
+            assert_eq!(of_host.fast.counts().2[0], 2);
             let of_engine = of_engine.fast.lms.fast.status().counts;
             assert_eq!((of_engine.request_flood, of_engine.dmcast_flood), (2, 2));
             return true;

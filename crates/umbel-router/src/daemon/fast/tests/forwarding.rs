@@ -242,6 +242,7 @@ fn what_forwarding_costs() {
             let mut offered = Tree { interfaces: vec![id("down2"), up, down] };
             let mut offer = packet(host(1, 7), to_source(), Some(0), &offer);
             lms.take_packet(now, &mut offered, &own, down, &mut offer);
+            lms.take_message(now, &mut offered, (up, host(0, 9)), &solicit());
             take(&mut lms);
 
             let way = if mode == FastPathMode::Off { "the daemon" } else { "the program" };
@@ -305,6 +306,7 @@ fn how_many_requests_leave_in_a_second() {
         let mut offer = packet(host(1, 7), to_source(), Some(0), &offer);
         let now = clock.now() + AGE;
         lms.take_packet(now, &mut tree, &own, down, &mut offer);
+        lms.take_message(now, &mut tree, (up, host(0, 9)), &solicit());
         let mut turn = Turn { now, routes: &mut tree, own: &own, buffer: &mut [] };
         lms.tell_fast_path(&mut turn, &|_| 1500);
         let mut asking = Vec::new();
