@@ -10,8 +10,10 @@
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
 //! - [`demo`]: shows the main job on one machine.
+//! - [`bounds`]: what strangers can fill, and the share of one.
 //! - [`cli`]: the command line over them.
 
+pub mod bounds;
 #[doc(hidden)]
 pub mod checks;
 pub mod cli;

@@ -12,12 +12,13 @@ use umbel_net::udp::{Receiver, ReceiverOptions, Sender, SenderOptions};
 use umbel_net::wake::{self, Waker};
 use umbel_wire::{Channel, sap};
 
+use crate::bounds::HEARD;
 use crate::endpoint::interface as choice;
 
 /// IPv6 scopes whose directories are listened to: link, site, organization, global.
 const SCOPES_V6: [u8; 4] = [0x2, 0x5, 0x8, 0xE];
 /// Most hosts of which the interfaces are noted by which they were heard.
-const HOSTS: usize = 4_096;
+const HOSTS: usize = HEARD.all;
 
 /// Returns the groups of the directories of a family.
 fn groups(family: Family) -> Vec<IpAddr> {

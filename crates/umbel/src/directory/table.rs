@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use umbel_engine::shares::{self, Full, Places};
 use umbel_net::session::{Pin, signing};
 use umbel_wire::sap::SapPacket;
 use umbel_wire::sdp::{Description, Origin};
@@ -11,11 +12,12 @@ use umbel_wire::session::{SessionKind, SessionName};
 use umbel_wire::signed::Signed;
 
 use super::Session;
+use crate::bounds::ANNOUNCEMENTS;
 
 /// Most sessions that are remembered; each takes up to 8 KiB.
-const MOST: usize = 2048;
+const MOST: usize = ANNOUNCEMENTS.all;
 /// Most sessions that are remembered of one host, and of one key.
-const MOST_OF_ONE: usize = 128;
+const MOST_OF_ONE: usize = ANNOUNCEMENTS.most_of_host();
 /// Time without an announcement after which a session is over [RFC 2974 §4].
 const EXPIRY: Duration = Duration::from_hours(1);
 
@@ -37,26 +39,55 @@ struct Heard {
     version: u64,
     /// Host that is charged with it: its own source if that was heard, else its first sender.
     from: IpAddr,
+    /// Number of its place.
+    place: u64,
 }
 
 /// The sessions that were heard.
 ///
 /// A signed session is changed and deleted by its key alone, and only with a greater version; any
-/// other by the host that sent it. A full table drops the oldest session of the host that has most.
-#[derive(Debug, Default)]
+/// other by the host that sent it. When all places are taken, the network that has most gives one
+/// up, and in a network the host that has most: what it announced longest ago.
+#[derive(Debug)]
 pub struct Directory {
     sessions: BTreeMap<(Author, Origin), Heard>,
+    /// Places of sessions: of networks, and in these of hosts.
+    places: Places<shares::Origin, u64>,
+    keys: BTreeMap<u64, (Author, Origin)>,
+    /// Number of the next place.
+    next: u64,
     /// The only name that matters.
     name: Option<SessionName>,
-    /// Number of packets that were not announcements, were forged, or replaced others.
+    /// Number of packets that were not announcements, were forged, or found or made no room.
     refused: u64,
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory {
+            sessions: BTreeMap::new(),
+            places: Places::new(MOST, MOST_OF_ONE),
+            keys: BTreeMap::new(),
+            next: 0,
+            name: None,
+            refused: 0,
+        }
+    }
 }
 
 impl Directory {
     /// Remembers sessions of this name only from now on, so that others take no room.
     pub fn look_for(&mut self, name: &SessionName) {
         self.name = Some(name.clone());
-        self.sessions.retain(|_, heard| heard.session.description.name == name.as_str());
+        self.retain(|session| session.description.name == name.as_str());
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Session) -> bool) {
+        let gone = self.sessions.values().filter(|heard| !keep(&heard.session));
+        let gone: Vec<u64> = gone.map(|heard| heard.place).collect();
+        for place in gone {
+            self.forget(place);
+        }
     }
 
     /// Takes a packet that came from this host at `now`. Returns whether it changed anything.
@@ -89,15 +120,24 @@ impl Directory {
             if signed.is_some() && !(newer && genuine()) {
                 return None;
             }
-            return Some(self.sessions.remove(&key).is_some());
+            let place = old.place;
+            self.forget(place);
+            return Some(true);
         }
         let payload = blake3::hash(packet.payload);
         if let Some(old) = self.sessions.get_mut(&key) {
             if old.payload == payload {
-                old.from = if old.is_from_source(from) { from } else { old.from };
-                if old.from == from {
-                    old.session.heard = now;
+                let place = old.place;
+                let is_other = old.from != from;
+                if is_other && !old.is_from_source(from) {
+                    return Some(false);
                 }
+                (old.from, old.session.heard) = (from, now);
+                if is_other {
+                    self.places.leave(place);
+                    self.enter(place, from);
+                }
+                self.places.renew(place);
                 return Some(false);
             }
             if version < old.version || version == old.version && signed.is_some() {
@@ -124,53 +164,74 @@ impl Directory {
         let key_of = signed.map(|signed| signed.key);
         let session =
             Session { description, kind, problem, announcer, signer, key: key_of, heard: now };
-        if !self.sessions.contains_key(&key) {
-            self.make_room(from, &key.0);
-        }
-        self.sessions.insert(key, Heard { session, payload, version, from });
+        let place = match self.sessions.get(&key).map(|old| (old.place, old.from)) {
+            Some((place, before)) => {
+                if before != from {
+                    self.places.leave(place);
+                    self.enter(place, from);
+                }
+                self.places.renew(place);
+                place
+            }
+            None => self.take_place(from, &key)?,
+        };
+        self.sessions.insert(key, Heard { session, payload, version, from, place });
         Some(true)
     }
 
-    /// Makes room for a session from this host, by this author.
-    fn make_room(&mut self, from: IpAddr, author: &Author) {
-        if let Author::Key(_) = author {
+    /// Takes a place for a session from this host, by this author.
+    fn take_place(&mut self, from: IpAddr, key: &(Author, Origin)) -> Option<u64> {
+        if let author @ Author::Key(_) = &key.0 {
             let own = self.sessions.iter().filter(|((other, _), _)| other == author);
             if own.clone().count() >= MOST_OF_ONE {
                 // A stranger that replays a sender's earlier announcements has none of its latest.
-                let oldest = own.min_by_key(|(_, heard)| heard.version).map(|(key, _)| key.clone());
+                let oldest = own.min_by_key(|(_, heard)| heard.version);
+                let oldest = oldest.map(|(_, heard)| heard.place);
                 self.drop_one(oldest);
             }
         }
-        let of = |host: IpAddr| self.sessions.values().filter(|heard| heard.from == host).count();
-        let greediest = if of(from) >= MOST_OF_ONE {
-            Some(from)
-        } else if self.sessions.len() >= MOST {
-            let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-            for heard in self.sessions.values() {
-                *counts.entry(heard.from).or_default() += 1;
+        let place = self.next;
+        if !self.enter(place, from) {
+            return None;
+        }
+        self.next += 1;
+        self.keys.insert(place, key.clone());
+        Some(place)
+    }
+
+    /// Takes a place for a host. One that has as many as it may have gives up its own oldest.
+    fn enter(&mut self, place: u64, from: IpAddr) -> bool {
+        let (network, host) = (shares::Origin::of(from), shares::Origin::alone(from));
+        let entered = match self.places.enter(network, host, place) {
+            Err(Full::Host) => {
+                let oldest = self.places.yield_of(network, host);
+                self.drop_one(oldest);
+                self.places.enter(network, host, place)
             }
-            counts.into_iter().max_by_key(|(_, count)| *count).map(|(host, _)| host)
-        } else {
-            None
+            entered => entered,
         };
-        if let Some(host) = greediest {
-            let own = self.sessions.iter().filter(|(_, heard)| heard.from == host);
-            let oldest = own.min_by_key(|(_, heard)| heard.session.heard);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            self.drop_one(oldest);
+        let Ok(lost) = entered else { return false };
+        self.drop_one(lost);
+        true
+    }
+
+    fn drop_one(&mut self, place: Option<u64>) {
+        if let Some(place) = place {
+            self.forget(place);
+            self.refused += 1;
         }
     }
 
-    fn drop_one(&mut self, key: Option<(Author, Origin)>) {
-        if let Some(key) = key {
+    fn forget(&mut self, place: u64) {
+        self.places.leave(place);
+        if let Some(key) = self.keys.remove(&place) {
             self.sessions.remove(&key);
-            self.refused += 1;
         }
     }
 
     /// Drops sessions that have not been announced for an hour.
     pub fn expire(&mut self, now: Instant) {
-        self.sessions.retain(|_, heard| now.duration_since(heard.session.heard) < EXPIRY);
+        self.retain(|session| now.duration_since(session.heard) < EXPIRY);
     }
 
     /// Returns the sessions on the air, by name. Of those that one sender calls alike, the latest
@@ -314,6 +375,25 @@ mod tests {
         assert!(directory.refused() > 0);
         assert!(names(&directory).contains(&"genuine"));
         assert!(!directory.hear(now, host(2), b"garbage"));
+    }
+
+    #[test]
+    fn a_host_with_all_addresses_of_its_network_pushes_nothing_out() {
+        let (mut directory, now) = (Directory::default(), Instant::now());
+        let mut announce = |from: [u16; 8], tsi: u32| {
+            let text = stream(if from[1] == 0xDB8 { "x" } else { "genuine" }, tsi);
+            directory.hear(now, from.into(), &packet(text, false, [198, 18, 0, 1]))
+        };
+        assert!(announce([0x2001, 0xDB9, 0, 0, 0, 0, 0, 1], 1));
+        for n in 0..10 * MOST as u32 {
+            announce([0x2001, 0xDB8, 0, 0, 0, 0, (n >> 16) as u16, n as u16], n);
+        }
+        // Who was heard is still there, and others find places.
+        for tsi in 2..20 {
+            assert!(announce([0x2001, 0xDB9, 0, 0, 0, 0, 0, tsi], tsi.into()));
+        }
+        assert_eq!(names(&directory).iter().filter(|name| **name == "genuine").count(), 19);
+        assert_eq!(directory.keys.len(), MOST);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | what a hostile client does | what it costs |
 //! |---|---|
-//! | opens connections and says nothing | some of [`CONNECTIONS`], for [`HEAD_TIME`] |
+//! | opens connections and says nothing | some of [`HTTP`], for [`HEAD_TIME`] |
 //! | opens more, and asks again and again | those that others want; each ends after [`LIFE`] |
 //! | has a page ask under a name of its own | nothing: [`Names`] |
 //! | sends a long head, or a body | [`HEAD_BYTES`]; the body is not read |
@@ -37,10 +37,8 @@ use umbel_engine::shares::{Origin, Shares};
 use super::SIGNATURE;
 use super::names::Names;
 use super::range::Part;
+use crate::bounds::HTTP;
 
-/// Connections at a time. One host may have them all while nobody else wants any, since it may be
-/// a proxy. Beyond, the host that has most loses one.
-const CONNECTIONS: usize = 256;
 /// Time after which a connection ends with its next answer, and the time for that.
 const LIFE: Life = Life { longest: Duration::from_mins(10), farewell: Duration::from_secs(30) };
 /// Time for a request's head, also for the next one of a connection.
@@ -203,7 +201,7 @@ struct Served {
 
 async fn accept(listener: TcpListener, served: Served) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let shares = Shares::new(CONNECTIONS, CONNECTIONS);
+    let shares = HTTP.shares();
     let open = Arc::new(Mutex::new(Open { shares, tasks: HashMap::new() }));
     let mut number = 0;
     loop {
@@ -515,7 +513,7 @@ mod tests {
     fn a_host_that_holds_all_connections_gives_them_up_for_others_and_for_nobody_else() {
         let server = server();
         let mut held: Vec<TcpStream> =
-            (0..CONNECTIONS).map(|_| connect_from(&server, "127.0.0.2").unwrap()).collect();
+            (0..HTTP.all).map(|_| connect_from(&server, "127.0.0.2").unwrap()).collect();
         assert!(held.iter_mut().all(status), "it may have them all");
         // It gets no more for itself, and keeps what it has.
         let more = (0..10).filter(|_| {

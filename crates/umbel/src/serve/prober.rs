@@ -1,7 +1,6 @@
 //! Bursts of probe packets on the data channel, for clients that test whether and how well
 //! multicast reaches them.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use crossbeam_channel::Sender as Outbox;
 use umbel_engine::bucket::Bucket;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
+use umbel_engine::shares::{self, Origin};
 use umbel_engine::units::Rate;
 use umbel_engine::{Allowance, Instant, SessionId, TransmitBuf};
 use umbel_net::clock::Clock;
@@ -20,9 +20,8 @@ use umbel_wire::alc::DataHeader;
 use umbel_wire::reception::ChannelStamp;
 use umbel_wire::{Channel, Scheme, Toi, Tsi};
 
-/// Most bursts that wait, of all clients and of one; further ones are answered as not sent.
-const LINE: usize = 256;
-const LINE_OF_ONE: usize = 64;
+use crate::bounds::PROBES;
+
 /// Share of the server's rate that bursts take in the long run: one in this number.
 const SHARE: u32 = 10;
 /// Time for which bursts may take all of the server's rate at once, after a pause.
@@ -56,37 +55,33 @@ pub(crate) struct Burst {
 /// Sends one burst after the other.
 #[derive(Debug)]
 pub(super) struct Prober {
-    line: Outbox<Burst>,
+    /// Bursts, with the hosts that ask for them.
+    line: Outbox<(Burst, Origin)>,
     mailbox: Mailbox<SourceCommand>,
     waiting: Arc<Waiting>,
 }
 
-/// Number of bursts of each client in line.
-#[derive(Debug, Default)]
-struct Waiting(Mutex<BTreeMap<SessionId, usize>>);
+/// Bursts of each host in line.
+#[derive(Debug)]
+struct Waiting(Mutex<shares::Budget>);
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, usize>> {
+    fn new() -> Waiting {
+        Waiting(Mutex::new(PROBES.budget()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, shares::Budget> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a burst of a client, if it may have another one in line.
-    fn enter(&self, session: SessionId) -> bool {
-        let mut waiting = self.lock();
-        let number = waiting.entry(session).or_default();
-        let may = *number < LINE_OF_ONE;
-        *number += usize::from(may);
-        may
+    /// Counts a burst of a host, if it may have another one in line. Others are answered as not
+    /// sent.
+    fn enter(&self, host: Origin) -> bool {
+        self.lock().take(host, 1)
     }
 
-    fn leave(&self, session: SessionId) {
-        let mut waiting = self.lock();
-        if let Some(number) = waiting.get_mut(&session) {
-            *number -= 1;
-            if *number == 0 {
-                waiting.remove(&session);
-            }
-        }
+    fn leave(&self, host: Origin) {
+        self.lock().give(host, 1);
     }
 }
 
@@ -115,19 +110,19 @@ impl Prober {
         to: ProbeChannel,
         mailbox: Mailbox<SourceCommand>,
     ) -> std::io::Result<Prober> {
-        let (line, bursts) = crossbeam_channel::bounded::<Burst>(LINE);
-        let (answers, waiting) = (mailbox.clone(), Arc::<Waiting>::default());
+        let (line, bursts) = crossbeam_channel::bounded::<(Burst, Origin)>(PROBES.all);
+        let (answers, waiting) = (mailbox.clone(), Arc::new(Waiting::new()));
         let mut budget = Budget::new(to.rate);
         let (clock, line_of) = (Clock::new(), waiting.clone());
         std::thread::Builder::new().name("umbel-prober".to_owned()).spawn(move || {
-            for burst in bursts {
+            for (burst, host) in bursts {
                 let Burst { session, probe, .. } = burst;
                 let packets = to.bounded(burst).map_or(0, |burst| {
                     let bytes = u64::from(burst.packets) * u64::from(burst.packet_len);
                     std::thread::sleep(budget.reserve(clock.now(), bytes));
                     send(&to, burst)
                 });
-                line_of.leave(session);
+                line_of.leave(host);
                 // The answer says that the burst is over, so it must come after it.
                 std::thread::sleep(Duration::from_millis(20));
                 answers.put(SourceCommand::Probed { session, probe, packets });
@@ -136,12 +131,12 @@ impl Prober {
         Ok(Prober { line, mailbox, waiting })
     }
 
-    pub(super) fn burst(&self, burst: Burst) {
+    pub(super) fn burst(&self, burst: Burst, host: Origin) {
         let Burst { session, probe, .. } = burst;
-        let taken = self.waiting.enter(session) && {
-            let taken = self.line.try_send(burst).is_ok();
+        let taken = self.waiting.enter(host) && {
+            let taken = self.line.try_send((burst, host)).is_ok();
             if !taken {
-                self.waiting.leave(session);
+                self.waiting.leave(host);
             }
             taken
         };
@@ -277,16 +272,21 @@ mod tests {
         assert!((12_000_000..=14_000_000).contains(&sent), "{sent}");
     }
 
+    fn host(number: u8) -> Origin {
+        Origin::of([192, 0, 2, number].into())
+    }
+
     #[test]
-    fn one_client_does_not_fill_the_line() {
-        let waiting = Waiting::default();
-        let (one, other) = (SessionId(1), SessionId(2));
-        assert_eq!((0..10 * LINE).filter(|_| waiting.enter(one)).count(), LINE_OF_ONE);
+    fn one_host_does_not_fill_the_line() {
+        let waiting = Waiting::new();
+        let [greedy, other] = [1, 2].map(host);
+        let taken = (0..10 * PROBES.all).filter(|_| waiting.enter(greedy)).count();
+        assert_eq!(taken, PROBES.most_of_host());
         assert!(waiting.enter(other));
-        waiting.leave(one);
-        assert!(waiting.enter(one));
-        (0..LINE_OF_ONE).for_each(|_| waiting.leave(one));
         waiting.leave(other);
+        for _ in 0..taken {
+            waiting.leave(greedy);
+        }
         assert!(waiting.lock().is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use umbel_engine::SessionId;
 use umbel_engine::host::Mailbox;
 use umbel_engine::repository::SourceCommand;
+use umbel_engine::shares::Origin;
 use umbel_engine::units::Rate;
 use umbel_net::session::SessionHandle;
 use umbel_store::{BlockReader, Repository};
@@ -75,7 +76,10 @@ impl Staff for Threads {
     }
 
     fn burst(&mut self, burst: Burst) {
-        self.prober.burst(burst);
+        // A client that has left needs no answer.
+        if let Some(client) = self.sessions.remote(burst.session) {
+            self.prober.burst(burst, Origin::of(client.ip()));
+        }
     }
 
     fn draw_secret(&mut self) -> Result<GroupSecret, String> {

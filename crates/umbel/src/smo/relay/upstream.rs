@@ -19,6 +19,7 @@ use umbel_engine::host::Mailbox;
 use super::super::serve::http::request::Status;
 use super::super::serve::http::response::Document;
 use super::super::serve::library::{Library, News, Reading, beginning};
+use crate::bounds::SMO_UPSTREAM;
 
 /// Time for connecting, and between two bytes. The server waits for others before it answers.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -26,8 +27,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const HEAD_BYTES: usize = 16 << 10;
 /// Maximum number of header fields.
 const FIELDS: usize = 64;
-/// Connections at a time. Each has a thread.
-const CONNECTIONS: usize = 256;
 
 /// Characters of a path that are escaped.
 const ESCAPED: &AsciiSet =
@@ -62,7 +61,7 @@ impl Library for Upstream {
         let path = utf8_percent_encode(path, ESCAPED).to_string();
         self.paths.insert(reading, path.clone());
         let (server, news) = (self.server, self.news.clone());
-        let full = self.paths.len() > CONNECTIONS;
+        let full = self.paths.len() > SMO_UPSTREAM.all;
         let look = move || {
             let document = find(server, &path).unwrap_or_else(|error| {
                 tracing::warn!("{server} does not say whether it has {path}: {error}");

@@ -33,13 +33,7 @@ use super::http::request::{Request, Status};
 use super::http::response::{Document, Response};
 use super::library::{Library, News, Reading};
 use super::parted::Parted;
-
-/// Documents that are open at a time. Beyond, the host that has most loses one for another host, and
-/// further requests of its own are refused.
-const OPEN: usize = 1_000;
-/// Streams that are multicast at a time, each on its own port from the channel's on. Further groups
-/// are answered alone. Streams of one host alone give way to those of several.
-const STREAMS: u32 = 256;
+use crate::bounds::{SMO_DOCUMENTS, SMO_STREAMS};
 
 type Machine<'a> = dyn Io<Source> + 'a;
 
@@ -125,7 +119,7 @@ impl<L: Library> Desk<L> {
     /// Creates a desk for an engine whose streams hold `buffer` bytes.
     pub(super) fn new(library: L, rules: Rules, channel: Channel, buffer: usize) -> Desk<L> {
         Desk {
-            library: Lent { library, open: Shares::new(OPEN, OPEN) },
+            library: Lent { library, open: SMO_DOCUMENTS.shares() },
             rules,
             clients: Clients::new(),
             parted: Parted::default(),
@@ -136,7 +130,7 @@ impl<L: Library> Desk<L> {
             readings: 0,
             channel,
             masters: BTreeSet::new(),
-            streams_of_one: Shares::new(STREAMS as usize, STREAMS as usize),
+            streams_of_one: SMO_STREAMS.shares(),
             first: None,
             began: false,
             answers: 0,

@@ -7,7 +7,8 @@ use umbel_engine::shares::{Origin, Shares};
 use umbel_engine::smo::{ChildId, MasterId, SourceCommand, Stream};
 use umbel_wire::Channel;
 
-use super::{Desk, Group, Machine, STREAMS, Stage};
+use super::{Desk, Group, Machine, Stage};
+use crate::bounds::SMO_STREAMS;
 use crate::smo::serve::http::request::{Request, Status};
 use crate::smo::serve::library::{Library, Reading};
 
@@ -94,7 +95,9 @@ impl<L: Library> Desk<L> {
     /// Opens a master on a port of the channel's group that no other stream has. `origin` is the
     /// only host that is to receive it, if it is only one.
     pub(super) fn open(&mut self, io: &mut Machine<'_>, origin: Option<Origin>) -> Opening {
-        let free = (0..STREAMS).find(|number| !self.masters.contains(&MasterId(*number)));
+        // Each has its own port, from the channel's on. Further groups are answered alone.
+        let free =
+            (0..SMO_STREAMS.all as u32).find(|number| !self.masters.contains(&MasterId(*number)));
         let Some(number) = free else {
             if origin.is_none()
                 && let Some(lost) = self.streams_of_one.yield_one()
