@@ -267,7 +267,7 @@ fn subnets_whose_managers_are_killed_get_everything() {
 }
 
 #[test]
-fn a_slow_subnet_slows_the_source_and_nothing_is_lost() {
+fn a_slow_subnet_gets_everything() {
     let Some(lab) = lab(&subnets(2, 1)) else { return };
     let slow = Impairment::none().rate(Rate::from_bits_per_s(6_000_000).unwrap());
     lab.set_link_direction("r1", "sb", slow).unwrap();
@@ -278,7 +278,10 @@ fn a_slow_subnet_slows_the_source_and_nothing_is_lost() {
         feeds.check(receiver, MINUTE * 2);
     }
     let summary = sender.wait_done(SOON);
-    assert_eq!((number(&summary, "done"), number(&summary, "evicted")), (2, 0), "{summary}");
+    // One of two is half of them, so the source may go at the pace of either. The other is given up
+    // as a child then, and fetches what it lacks.
+    assert_eq!(number(&summary, "done"), 2, "{summary}");
+    assert!(number(&summary, "evicted") <= 1, "{summary}");
     // 5 MB take 1 s at the rate, and 6.7 s over the slow link.
     assert!(summary["seconds"].as_f64() > Some(6.0), "{summary}");
 }
