@@ -66,7 +66,17 @@ impl<S: SymbolSource> Source<S> {
             }
         };
         let from = arrival.from;
-        match message.body {
+        // Others ask for the tree, or for a place in it, and are no receivers yet.
+        let of_receiver = matches!(
+            message.body,
+            Body::Ack(_)
+                | Body::Nack(_)
+                | Body::Report(_)
+                | Body::Fetch { .. }
+                | Body::Reception { .. }
+                | Body::FetchDigests { .. }
+        );
+        let taken = match message.body {
             Body::Ack(ack) if !arrival.multicast => self.on_ack(now, message.sender, from, &ack),
             Body::Nack(nack) if arrival.multicast == self.config.node.recovery.has_group() => {
                 self.on_nack(now, message.sender, arrival, &nack)
@@ -89,7 +99,11 @@ impl<S: SymbolSource> Source<S> {
                 self.on_query(now, from, (nonce, cookie), after)
             }
             _ => self.tree.handle(now, arrival, &message),
+        };
+        if of_receiver && taken.is_ok() {
+            self.completion.hear(now);
         }
+        taken
     }
 
     fn on_ack(
@@ -266,6 +280,7 @@ impl<S: SymbolSource> Source<S> {
                     self.domain.adopt(now, id, self.domain.end(), self.tree.strikes(id));
                     self.totals.insert(id, NEW_CHILD);
                     self.completion.unsettle();
+                    self.completion.hear(now);
                     self.pace.on_child(id);
                 }
                 TreeEvent::ChildLeft { id, .. } => {

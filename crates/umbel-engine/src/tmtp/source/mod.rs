@@ -395,9 +395,8 @@ impl<S: SymbolSource> Engine for Source<S> {
         if matches!(self.stage, Stage::Idle | Stage::Closed) {
             return self.drops.count(DropReason::Unexpected);
         }
-        match self.on_datagram(now, datagram) {
-            Ok(()) => self.completion.hear(now),
-            Err(reason) => self.drops.count(reason),
+        if let Err(reason) = self.on_datagram(now, datagram) {
+            self.drops.count(reason);
         }
         self.settle(now);
     }
