@@ -7,12 +7,12 @@
 
 use std::fmt;
 
-use crate::bucket::{Limit, Limiter, Limiters};
+use crate::bucket::{HostLimiter, Limit};
 use crate::shares::{Budget, Shares};
 
 /// What happens when all is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum WhenFull {
     /// The host that has most gives up what it used longest ago for a host that has fewer.
     Greediest,
     /// The link that has most gives way to other links, and on a link the host that has most to
@@ -26,14 +26,14 @@ pub enum Full {
     Told(&'static str),
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for WhenFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Full::Greediest => "the host with most gives one up",
-            Full::Links => "the link with most gives one up, there the host with most",
-            Full::Refused => "the next is refused",
-            Full::Oldest => "the one used longest ago goes",
-            Full::Told(words) => words,
+            WhenFull::Greediest => "the host with most gives one up",
+            WhenFull::Links => "the link with most gives one up, there the host with most",
+            WhenFull::Refused => "the next is refused",
+            WhenFull::Oldest => "the one used longest ago goes",
+            WhenFull::Told(words) => words,
         })
     }
 }
@@ -61,7 +61,7 @@ pub struct Bound {
     /// Most of one host.
     pub of_host: Share<usize>,
     /// What happens when all is taken.
-    pub full: Full,
+    pub full: WhenFull,
     /// The test in which one host tries to take ten times as much.
     pub test: &'static str,
 }
@@ -97,7 +97,7 @@ pub struct RateBound {
     /// For one host.
     pub of_host: Share<Limit>,
     /// What is beyond the bound of all.
-    pub full: Full,
+    pub full: WhenFull,
     /// The test in which one host tries ten times as often.
     pub test: &'static str,
 }
@@ -111,9 +111,9 @@ impl RateBound {
         }
     }
 
-    /// Creates the allowances of each host, of which so many are told apart, and of all together.
-    pub fn limiters<K: Copy + Ord>(&self, hosts: usize) -> (Limiters<K>, Limiter) {
-        (Limiters::new(self.of_host(), hosts), Limiter::new(self.all))
+    /// Creates a limiter that tells so many hosts apart.
+    pub fn limiter<K: Copy + Ord>(&self, hosts: usize) -> HostLimiter<K> {
+        HostLimiter::new(self.of_host(), hosts, self.all)
     }
 }
 
@@ -135,7 +135,7 @@ pub struct Row {
 fn row<T: Copy>(
     what: &'static str,
     (all, of_host): (T, Share<T>),
-    full: Full,
+    full: WhenFull,
     test: &'static str,
     amount: impl Fn(T) -> String,
 ) -> Row {
@@ -185,7 +185,7 @@ pub(crate) const REPORTERS: Bound = Bound {
     what: "receivers that set the pace of a feed",
     all: 1 << 14,
     of_host: Share::Of(64),
-    full: Full::Greediest,
+    full: WhenFull::Greediest,
     test: "tmtp::source::pace::a_host_has_a_share_of_the_places",
 };
 
@@ -194,7 +194,7 @@ pub(crate) const MEMBERS: Bound = Bound {
     what: "members of one node of a feed",
     all: 4096,
     of_host: Share::Of(256),
-    full: Full::Told("others go to another node"),
+    full: WhenFull::Told("others go to another node"),
     test: "tmtp::tree::tests::hostile::one_host_does_not_take_all_places",
 };
 
@@ -203,7 +203,7 @@ pub(crate) const JOINS: RateBound = RateBound {
     what: "joins that a node of an open feed answers; each takes some 50 µs",
     all: Limit { per_s: 1_000, burst: 1_000 },
     of_host: Share::Of(Limit { per_s: 50, burst: 50 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "tmtp::authentic::tests::ten_times_as_many_requests_and_signatures_cost_no_more",
 };
 
@@ -212,7 +212,7 @@ pub(crate) const COOKIES: RateBound = RateBound {
     what: "answers of a feed's source to reports without a cookie",
     all: Limit { per_s: 2_000, burst: 2_000 },
     of_host: Share::Of(Limit { per_s: 64, burst: 64 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "tmtp::source::pace::one_host_that_asks_for_cookies_keeps_nobody_from_getting_one",
 };
 
@@ -221,7 +221,7 @@ pub(crate) const DIGESTS: Bound = Bound {
     what: "questions about a feed's digests that wait",
     all: 1024,
     of_host: Share::Of(64),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "tmtp::source::digests::a_host_that_asks_without_end_leaves_others_their_turn",
 };
 
@@ -230,7 +230,7 @@ pub(crate) const ROUTERS: Bound = Bound {
     what: "routers that a node of a feed sends repairs to",
     all: 1024,
     of_host: Share::Of(4),
-    full: Full::Greediest,
+    full: WhenFull::Greediest,
     test: "recovery::lms::points::a_host_that_names_many_routers_makes_few_pings_and_takes_nothing_from_others",
 };
 
@@ -239,7 +239,7 @@ pub(crate) const UNSTEERED: RateBound = RateBound {
     what: "requests to a feed's source that no router has steered",
     all: Limit { per_s: 20_000, burst: 2_000 },
     of_host: Share::Of(Limit { per_s: 4_000, burst: 500 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "tmtp::source::help::a_host_that_asks_without_end_leaves_others_their_allowance",
 };
 
@@ -248,7 +248,7 @@ pub(crate) const PONGS: RateBound = RateBound {
     what: "answers of a feed's source to pings",
     all: Limit { per_s: 1_000, burst: 1_000 },
     of_host: Share::Of(Limit { per_s: 20, burst: 20 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "tmtp::source::help::a_host_that_asks_without_end_leaves_others_their_allowance",
 };
 
@@ -257,7 +257,7 @@ pub(crate) const CHECKS: RateBound = RateBound {
     what: "signatures of others that a node of an open feed checks",
     all: Limit { per_s: 5_000, burst: 1_000 },
     of_host: Share::None("who forged an address would silence its owner with less"),
-    full: Full::Told("what comes in any millisecond is checked in proportion"),
+    full: WhenFull::Told("what comes in any millisecond is checked in proportion"),
     test: "tmtp::authentic::tests::signatures_are_checked_so_often_and_a_flood_leaves_others_their_share",
 };
 
@@ -266,7 +266,7 @@ pub(crate) const LMS_CHANNELS: Bound = Bound {
     what: "channels, and services, of which LMS in a router keeps state",
     all: 4096,
     of_host: Share::All,
-    full: Full::Links,
+    full: WhenFull::Links,
     test: "lms::tests::router::a_host_that_names_channels_without_end_takes_no_others_place",
 };
 
@@ -275,7 +275,7 @@ pub(crate) const ROUTER_PONGS: RateBound = RateBound {
     what: "answers of a router to pings of LMS",
     all: Limit { per_s: 2_000, burst: 1_000 },
     of_host: Share::Of(Limit { per_s: 20, burst: 50 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "lms::tests::router::a_host_that_pings_without_end_takes_no_others_answer",
 };
 
@@ -286,7 +286,7 @@ pub(crate) const STEERED: RateBound = RateBound {
     of_host: Share::None(
         "a router keeps nothing of who asks; five hosts fill it, as each is limited before",
     ),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "",
 };
 
@@ -295,7 +295,7 @@ pub(crate) const DMCASTS: RateBound = RateBound {
     what: "repairs of a channel that a router takes",
     all: Limit { per_s: 20_000, burst: 2_000 },
     of_host: Share::None("only answers to what was steered count"),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "",
 };
 
@@ -304,7 +304,7 @@ pub(crate) const STREAM_CONTROL: RateBound = RateBound {
     what: "messages in the control group of a stream",
     all: Limit { per_s: 200, burst: 400 },
     of_host: Share::Of(Limit { per_s: 10, burst: 40 }),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "rlm::tests::hostile::one_host_that_talks_without_end_silences_nobody",
 };
 
@@ -314,7 +314,7 @@ pub(crate) const WRONG_SIGNATURES: RateBound = RateBound {
     what: "wrong signatures of a stream that a receiver looks at",
     all: Limit { per_s: 4_000, burst: 4_000 },
     of_host: Share::None("all come under the address of the source"),
-    full: Full::Told("packets are lost in proportion"),
+    full: WhenFull::Told("packets are lost in proportion"),
     test: "",
 };
 
@@ -323,7 +323,7 @@ pub(crate) const SMO_CONNECTIONS: Bound = Bound {
     what: "connections of `smo serve`",
     all: 10_000,
     of_host: Share::All,
-    full: Full::Greediest,
+    full: WhenFull::Greediest,
     test: "smo::tests::crowds::a_host_with_all_connections_gives_them_up_for_other_hosts",
 };
 
@@ -332,7 +332,7 @@ pub(crate) const SMO_ALONE: Bound = Bound {
     what: "bytes that `smo serve` holds for those it serves alone",
     all: 256 << 20,
     of_host: Share::Of(64 << 20),
-    full: Full::Told("each has 64 KiB and a read, and half of what is left"),
+    full: WhenFull::Told("each has 64 KiB and a read, and half of what is left"),
     test: "smo::tests::crowds::a_host_that_reads_nothing_holds_a_share_of_the_memory",
 };
 
@@ -341,7 +341,7 @@ pub(crate) const SMO_HALF_OPEN: Bound = Bound {
     what: "half-open connections of `smo serve`",
     all: 65_536,
     of_host: Share::None("SYNs are forged; at 8,000 a second a client still has 8 s to answer"),
-    full: Full::Oldest,
+    full: WhenFull::Oldest,
     test: "",
 };
 
@@ -350,7 +350,7 @@ pub(crate) const SMO_STRAYS: RateBound = RateBound {
     what: "answers of `smo serve` to segments of no connection",
     all: Limit { per_s: 1_000, burst: 1_000 },
     of_host: Share::None("nobody needs one"),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "",
 };
 

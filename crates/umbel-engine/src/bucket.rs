@@ -135,6 +135,26 @@ impl<K: Copy + Ord> Limiters<K> {
     }
 }
 
+/// Lets through the events that the limit of each host permits, and then that of all together.
+#[derive(Clone, Debug)]
+pub struct HostLimiter<K> {
+    each: Limiters<K>,
+    all: Limiter,
+}
+
+impl<K: Copy + Ord> HostLimiter<K> {
+    /// Creates a limiter with a limit of each host, of which so many are told apart, and one of all.
+    pub fn new(of_host: Limit, hosts: usize, of_all: Limit) -> HostLimiter<K> {
+        HostLimiter { each: Limiters::new(of_host, hosts), all: Limiter::new(of_all) }
+    }
+
+    /// Returns whether an event of a host is let through. It then counts. What is beyond a host's own
+    /// limit takes nothing from others.
+    pub fn take(&mut self, now: Instant, host: K) -> bool {
+        self.each.take(now, host) && self.all.take(now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +181,14 @@ mod tests {
         // The first are quiet, and others have their places.
         assert_eq!([taken(4, 400), taken(5, 400), taken(1, 400)], [3, 3, 3]);
         assert!(limiters.each.len() <= 2);
+    }
+
+    #[test]
+    fn what_is_beyond_a_hosts_own_limit_takes_nothing_from_others() {
+        let [one, all] = [2, 5].map(|burst| Limit { per_s: 1, burst });
+        let mut limiter = HostLimiter::new(one, 9, all);
+        let mut taken = |host| (0..10).filter(|_| limiter.take(at(0), host)).count();
+        assert_eq!([1, 2, 3, 4].map(&mut taken), [2, 2, 1, 0]);
     }
 
     #[test]

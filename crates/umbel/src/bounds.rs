@@ -1,13 +1,13 @@
 //! Bounds of what strangers can fill at a command, and those of all crates together.
 
-use umbel_engine::bounds::{Bound, Full, Row, Share};
+use umbel_engine::bounds::{Bound, Row, Share, WhenFull};
 
 /// Sessions that were heard.
 pub(crate) const ANNOUNCEMENTS: Bound = Bound {
     what: "announcements that a directory remembers, of 8 KiB each, 128 of one key",
     all: 2_048,
     of_host: Share::Of(128),
-    full: Full::Told("the network with most gives one up, there the host with most"),
+    full: WhenFull::Told("the network with most gives one up, there the host with most"),
     test: "directory::table::a_host_with_all_addresses_of_its_network_pushes_nothing_out",
 };
 
@@ -16,7 +16,7 @@ pub(crate) const HEARD: Bound = Bound {
     what: "hosts of which a directory notes the interfaces; for others the route decides",
     all: 4_096,
     of_host: Share::None("a host has one for each address that it takes"),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "",
 };
 
@@ -26,7 +26,7 @@ pub(crate) const HTTP: Bound = Bound {
     what: "HTTP connections of `gateway`, `stream --repair-listen`, `router --http`; 10 min each",
     all: 256,
     of_host: Share::All,
-    full: Full::Greediest,
+    full: WhenFull::Greediest,
     test: "http::server::a_host_that_holds_all_connections_gives_them_up_for_others_and_for_nobody_else",
 };
 
@@ -35,7 +35,7 @@ pub(crate) const PROBES: Bound = Bound {
     what: "bursts of probes that wait at `serve`",
     all: 256,
     of_host: Share::AsMuchAsIsLeft,
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "serve::prober::one_host_does_not_fill_the_line",
 };
 
@@ -44,7 +44,7 @@ pub(crate) const SMO_DOCUMENTS: Bound = Bound {
     what: "documents that `smo serve` has open",
     all: 1_000,
     of_host: Share::All,
-    full: Full::Greediest,
+    full: WhenFull::Greediest,
     test: "attacks::smo::downloads_of_one_host_that_reads_nothing_keep_nobody_out",
 };
 
@@ -53,7 +53,7 @@ pub(crate) const SMO_STREAMS: Bound = Bound {
     what: "streams of `smo serve`",
     all: 256,
     of_host: Share::All,
-    full: Full::Told("one that a host receives alone ends for one that several want"),
+    full: WhenFull::Told("one that a host receives alone ends for one that several want"),
     test: "attacks::smo::downloads_of_one_host_that_reads_nothing_keep_nobody_out",
 };
 
@@ -62,7 +62,7 @@ pub(crate) const SMO_UPSTREAM: Bound = Bound {
     what: "connections of `smo relay` to its server",
     all: 256,
     of_host: Share::None("one for each path that is asked for, whoever asks"),
-    full: Full::Refused,
+    full: WhenFull::Refused,
     test: "",
 };
 
@@ -120,9 +120,9 @@ Whatever strangers send has bounds. A bound that is one number for everybody is 
 who fills it locks the others out. So a host has at most its share, and the last column names the
 test in which one tries ten times as much while another is served. This page is made from the code.
 
-A *host* is an IPv4 address, or the first 64 bits of an IPv6 address, which has four times the
-number. On a link, where all have the same first bits, it is one address. What is bounded for each
-session, message or file is in [Security](../security.md#limits).
+A *host* is an IPv4 address, or the first 64 bits of an IPv6 address, which has four times as many
+places and the same rates. On a link, where all have the same first bits, it is one address. What is
+bounded for each session, message or file is in [Security](../security.md#limits).
 
 | what | of all | of a host | when all is taken | test |
 |---|---|---|---|---|

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use umbel_engine::Instant;
-use umbel_engine::bucket::{Limit, Limiter, Limiters};
+use umbel_engine::bucket::{HostLimiter, Limit, Limiter};
 use umbel_engine::router::InterfaceId;
 use umbel_engine::shares::{Origin, Places};
 
@@ -38,7 +38,8 @@ pub(super) struct Senders {
     of_others: Limit,
     known: BTreeMap<Sender, Known>,
     places: Places<InterfaceId, Sender>,
-    others: BTreeMap<InterfaceId, Others>,
+    /// Those of hosts that are not known, by interface.
+    others: BTreeMap<InterfaceId, HostLimiter<IpAddr>>,
     look_at: Instant,
 }
 
@@ -46,13 +47,6 @@ pub(super) struct Senders {
 struct Known {
     allowance: Limiter,
     used: Instant,
-}
-
-/// Hosts of one interface that are not known.
-#[derive(Debug)]
-struct Others {
-    each: Limiters<IpAddr>,
-    all: Limiter,
 }
 
 impl Senders {
@@ -76,11 +70,9 @@ impl Senders {
             return known.allowance.take(now);
         }
         let (of_host, of_others) = (self.of_host, self.of_others);
-        let others = self.others.entry(sender.0).or_insert_with(|| Others {
-            each: Limiters::new(of_host, OTHERS),
-            all: Limiter::new(of_others),
-        });
-        others.each.take(now, sender.1) && others.all.take(now)
+        let others = self.others.entry(sender.0);
+        let others = others.or_insert_with(|| HostLimiter::new(of_host, OTHERS, of_others));
+        others.take(now, sender.1)
     }
 
     /// Returns whether a host is known.

@@ -46,7 +46,7 @@ use super::api::RouterStats;
 use super::config::RouterConfig;
 use super::drops::{DropReason, Drops};
 use crate::bounds::ROUTER_PONGS;
-use crate::bucket::{Limiter, Limiters};
+use crate::bucket::HostLimiter;
 use crate::router::{
     InterfaceId, PassingDatagram, RouterDestination, RouterEngine, RouterTransmit, Routes,
     Upstream, Verdict,
@@ -67,8 +67,7 @@ pub struct Router {
     tags: Tags,
     /// Bound on the next work, which is not before it.
     wake_at: Option<Instant>,
-    /// Allowances of pings: of each host, and of all.
-    pings: (Limiters<Origin>, Limiter),
+    pings: HostLimiter<Origin>,
     drops: Drops,
     stats: RouterStats,
 }
@@ -90,7 +89,7 @@ impl Router {
             config,
             outbox: Outbox::default(),
             wake_at: None,
-            pings: ROUTER_PONGS.limiters(PINGING_HOSTS),
+            pings: ROUTER_PONGS.limiter(PINGING_HOSTS),
             drops: Drops::default(),
             stats: RouterStats::default(),
         }
@@ -413,8 +412,7 @@ impl Router {
             return Verdict::Forward;
         };
         let from = datagram.from;
-        let (each, all) = &mut self.pings;
-        if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
+        if !self.pings.take(now, Origin::of(from.ip())) {
             return self.drop(DropReason::Flood);
         }
         self.send(RouterDestination::Host(from), false, &Message::Pong { tsi, nonce });

@@ -9,10 +9,11 @@ use umbel_wire::rlm::{Loss, Message};
 
 use crate::Instant;
 use crate::bounds::STREAM_CONTROL;
-use crate::bucket::{Limit, Limiter, Limiters};
+use crate::bucket::{HostLimiter, Limit, Limiter};
 use crate::census::Census;
 use crate::rlm::config::{CONTROL_HOSTS, ReceiverConfig, SessionConfig};
 use crate::session_pacing::{Group as Members, SessionPacer};
+use crate::shares::Origin;
 
 /// Most senders whose announcements are limited one by one. The longest silent is forgotten first.
 const SENDERS: usize = 256;
@@ -25,8 +26,7 @@ pub(super) struct Group {
     config: SessionConfig,
     pacer: SessionPacer,
     census: Census,
-    /// Allowances of each host, and then of all.
-    limits: (Limiters<IpAddr>, Limiter),
+    limiter: HostLimiter<Origin>,
     of_one: Limit,
     senders: BTreeMap<IpAddr, (Instant, Limiter)>,
     /// The same senders, the longest silent first.
@@ -41,9 +41,10 @@ impl Group {
             config: config.session,
             pacer: SessionPacer::new(config.session.pace()),
             census: Census::default(),
-            limits: (
-                Limiters::new(STREAM_CONTROL.of_host(), CONTROL_HOSTS),
-                Limiter::new(config.control_limit),
+            limiter: HostLimiter::new(
+                STREAM_CONTROL.of_host(),
+                CONTROL_HOSTS,
+                config.control_limit,
             ),
             of_one: config.experiments_of_one,
             senders: BTreeMap::new(),
@@ -80,8 +81,7 @@ impl Group {
 
     /// Returns whether one more control message of a host is handled.
     pub(super) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
-        let (each, all) = &mut self.limits;
-        each.take(now, from) && all.take(now)
+        self.limiter.take(now, Origin::of(from))
     }
 
     /// Returns whether one more announcement of this sender is handled. O(log n) in the number of

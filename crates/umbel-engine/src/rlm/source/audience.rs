@@ -6,13 +6,14 @@ use umbel_wire::Tsi;
 use umbel_wire::rlm::{Loss, Message};
 
 use crate::bounds::STREAM_CONTROL;
-use crate::bucket::{Limiter, Limiters};
+use crate::bucket::HostLimiter;
 use crate::census::Census;
 use crate::rlm::api::SourceStats;
 use crate::rlm::config::{CONTROL_HOSTS, SessionConfig, SourceConfig};
 use crate::rlm::drops::DropReason;
 use crate::rlm::receiver::before;
 use crate::session_pacing::{Group, SessionPacer};
+use crate::shares::Origin;
 use crate::{Instant, RateClass};
 
 /// Counts the receivers by what they say in the control group.
@@ -21,8 +22,7 @@ pub(super) struct Audience {
     tsi: Tsi,
     layers: usize,
     config: SessionConfig,
-    /// Allowances of each host, and then of all.
-    limits: (Limiters<IpAddr>, Limiter),
+    limiter: HostLimiter<Origin>,
     census: Census<(u8, Loss)>,
     /// Only its interval is used.
     pacer: SessionPacer,
@@ -35,9 +35,10 @@ impl Audience {
             tsi: config.tsi,
             layers: config.layers.len(),
             config: config.session,
-            limits: (
-                Limiters::new(STREAM_CONTROL.of_host(), CONTROL_HOSTS),
-                Limiter::new(config.control_limit),
+            limiter: HostLimiter::new(
+                STREAM_CONTROL.of_host(),
+                CONTROL_HOSTS,
+                config.control_limit,
             ),
             census: Census::default(),
             pacer: SessionPacer::new(config.session.pace()),
@@ -47,8 +48,7 @@ impl Audience {
 
     /// Returns whether one more message of a host is handled.
     pub(super) fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
-        let (each, all) = &mut self.limits;
-        each.take(now, from) && all.take(now)
+        self.limiter.take(now, Origin::of(from))
     }
 
     /// Takes a message of this length.

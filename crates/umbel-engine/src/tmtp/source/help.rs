@@ -11,7 +11,7 @@ use umbel_wire::tmtp::Nack;
 
 use super::Source;
 use crate::bounds::{PONGS, UNSTEERED};
-use crate::bucket::{Limiter, Limiters};
+use crate::bucket::HostLimiter;
 use crate::lms::replier::RepairTo;
 use crate::recovery::lms::{Dmcasts, Requestor, lacks_of};
 use crate::recovery::srm::{Volunteer, away};
@@ -42,8 +42,8 @@ pub(super) struct Help {
     way: Way,
     pongs: VecDeque<(SocketAddr, u64)>,
     /// Allowances of each host, and then of all.
-    pong_limits: (Limiters<Origin>, Limiter),
-    unsteered: (Limiters<Origin>, Limiter),
+    pong_limits: HostLimiter<Origin>,
+    unsteered: HostLimiter<Origin>,
 }
 
 impl Help {
@@ -65,8 +65,8 @@ impl Help {
         Help {
             way,
             pongs: VecDeque::new(),
-            pong_limits: PONGS.limiters(HOSTS),
-            unsteered: UNSTEERED.limiters(HOSTS),
+            pong_limits: PONGS.limiter(HOSTS),
+            unsteered: UNSTEERED.limiter(HOSTS),
         }
     }
 
@@ -108,8 +108,7 @@ impl<S: SymbolSource> Source<S> {
         let message = Message::parse(datagram.payload).map_err(|_| DropReason::Malformed)?;
         match message.message().ok_or(DropReason::Malformed)? {
             Message::Ping { tsi, nonce } if tsi == self.config.node.feed && !self.has_tree() => {
-                let (each, all) = &mut self.help.pong_limits;
-                if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
+                if !self.help.pong_limits.take(now, Origin::of(from.ip())) {
                     return Err(DropReason::OverLimit);
                 }
                 self.help.pongs.push_back((from, nonce));
@@ -145,8 +144,7 @@ impl<S: SymbolSource> Source<S> {
             if self.pace.is_behind(from) {
                 return Err(Unfounded::Behind.into());
             }
-            let (each, all) = &mut self.help.unsteered;
-            if !each.take(now, Origin::of(from.ip())) || !all.take(now) {
+            if !self.help.unsteered.take(now, Origin::of(from.ip())) {
                 return Err(DropReason::OverLimit);
             }
         }
@@ -266,11 +264,11 @@ mod tests {
     #[test]
     fn a_host_that_asks_without_end_leaves_others_their_allowance() {
         for bound in [PONGS, UNSTEERED] {
-            let (mut each, mut all) = bound.limiters(HOSTS);
+            let mut limiter = bound.limiter(HOSTS);
             let host = |number| Origin::of([192, 0, 2, number].into());
             let mut asks = |number, times: u32| {
                 let now = Instant::EPOCH;
-                (0..times).filter(|_| each.take(now, host(number)) && all.take(now)).count()
+                (0..times).filter(|_| limiter.take(now, host(number))).count()
             };
             let share = bound.of_host().burst;
             assert_eq!(asks(1, 10 * bound.all.burst), share as usize);

@@ -19,7 +19,7 @@ use super::Source;
 use super::messages::MAX_OUTBOX;
 use crate::Instant;
 use crate::bounds::{COOKIES, REPORTERS};
-use crate::bucket::{Limiter, Limiters};
+use crate::bucket::{HostLimiter, Limiters};
 use crate::chance::Generator;
 use crate::congestion::{self, CongestionConfig, Controller, Event};
 use crate::recovery::ChannelNumbers;
@@ -102,14 +102,13 @@ struct Control {
 #[derive(Debug)]
 struct Cookies {
     children: Limiters<Origin>,
-    strangers: Limiters<Origin>,
-    all_strangers: Limiter,
+    strangers: HostLimiter<Origin>,
 }
 
 impl Cookies {
     fn new() -> Cookies {
-        let (each, all_strangers) = COOKIES.limiters(MAX_ASKERS);
-        Cookies { children: each.clone(), strangers: each, all_strangers }
+        let children = Limiters::new(COOKIES.of_host(), MAX_ASKERS);
+        Cookies { children, strangers: COOKIES.limiter(MAX_ASKERS) }
     }
 
     /// Returns whether a host may be answered. Strangers take nothing from children.
@@ -118,7 +117,7 @@ impl Cookies {
         if is_child {
             return self.children.take(now, host);
         }
-        self.strangers.take(now, host) && self.all_strangers.take(now)
+        self.strangers.take(now, host)
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use umbel_engine::Instant;
-use umbel_engine::bucket::{Limiter, Limiters};
+use umbel_engine::bucket::{HostLimiter, Limiters};
 use umbel_wire::Channel;
 use umbel_wire::membership::{Message, Offer, Query, Record, RecordType, Report, Version};
 
@@ -51,7 +51,7 @@ pub(super) struct Membership {
     /// Allowances of members and of the querier: of each.
     members: Limiters<IpAddr>,
     /// Those of other hosts: of each, and of all together.
-    newcomers: (Limiters<IpAddr>, Limiter),
+    newcomers: HostLimiter<IpAddr>,
 }
 
 /// The places that a member has.
@@ -81,9 +81,10 @@ impl Membership {
             hosts: BTreeMap::new(),
             len: 0,
             members: Limiters::new(of_host, config.bounds.hosts + 1),
-            newcomers: (
-                Limiters::new(of_host, config.bounds.hosts),
-                Limiter::new(config.membership.messages_of_newcomers),
+            newcomers: HostLimiter::new(
+                of_host,
+                config.bounds.hosts,
+                config.membership.messages_of_newcomers,
             ),
         }
     }
@@ -218,11 +219,7 @@ impl Membership {
     /// Returns whether a host may send one more message. Nobody takes anything from members.
     fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
         let is_known = self.hosts.contains_key(&from) || self.querier.other() == Some(from);
-        if is_known {
-            return self.members.take(now, from);
-        }
-        let (each, all) = &mut self.newcomers;
-        each.take(now, from) && all.take(now)
+        if is_known { self.members.take(now, from) } else { self.newcomers.take(now, from) }
     }
 
     fn on_record(

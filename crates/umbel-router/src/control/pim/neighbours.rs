@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 use umbel_engine::Instant;
-use umbel_engine::bucket::{Limiter, Limiters};
+use umbel_engine::bucket::{HostLimiter, Limiter, Limiters};
 use umbel_engine::chance;
 use umbel_wire::pim::{self, Hello, LanPruneDelay};
 
@@ -77,7 +77,7 @@ pub(in crate::control) struct Neighbours {
     /// Allowances of hosts that are no neighbours yet, but for which somebody vouches: of each.
     vouched: Limiters<IpAddr>,
     /// Those of others: of each, and of all together.
-    strangers: (Limiters<IpAddr>, Limiter),
+    strangers: HostLimiter<IpAddr>,
 }
 
 impl Neighbours {
@@ -94,9 +94,10 @@ impl Neighbours {
             all: BTreeMap::new(),
             answers: Limiter::new(config.hello_answers),
             vouched: Limiters::new(config.messages_per_stranger, bounds.neighbours),
-            strangers: (
-                Limiters::new(config.messages_per_stranger, bounds.neighbours),
-                Limiter::new(config.messages_of_strangers),
+            strangers: HostLimiter::new(
+                config.messages_per_stranger,
+                bounds.neighbours,
+                config.messages_of_strangers,
             ),
         }
     }
@@ -189,7 +190,7 @@ impl Neighbours {
         match self.all.get_mut(&from) {
             Some(neighbour) => neighbour.allowance.messages.take(now),
             None if is_vouched => self.vouched.take(now, from),
-            None => self.strangers.0.take(now, from) && self.strangers.1.take(now),
+            None => self.strangers.take(now, from),
         }
     }
 

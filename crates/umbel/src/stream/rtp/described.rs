@@ -227,6 +227,7 @@ mod tests {
         assert!(two.check_simulcast(&[rate(1), rate(2)]).is_err());
         assert!(described(TWO).unwrap().check_simulcast(&[rate(2), rate(1)]).is_err());
     }
+
     #[test]
     fn media_of_port_0_are_left_out_by_name_and_groups_are_joined() {
         let notes = std::cell::RefCell::new(Vec::new());
