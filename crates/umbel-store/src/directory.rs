@@ -1,10 +1,9 @@
-//! A directory as a repository. Every regular file below it is an item.
+//! A directory as a repository. Every regular file and every directory below it is an item.
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
 //! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
-//! special files, empty directories, unreadable files and umbel's own keys are skipped. So are
-//! hidden entries of the directory itself unless they are asked for. The scan counts and names
-//! them.
+//! special files, unreadable files and umbel's own keys are skipped. So are hidden entries of the
+//! directory itself unless they are asked for. The scan counts and names them.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
 //! file that is replaced (a new one renamed over it) or removed is therefore still served in the
@@ -31,7 +30,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 use parking_lot::RwLock;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use walkdir::{DirEntry, WalkDir};
 
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
@@ -219,9 +218,10 @@ impl Directory {
                 let version = FileVersion::of(&metadata);
                 scan.items.push(Found {
                     name: name.to_owned(),
+                    kind: ItemKind::File,
                     size: version.size,
                     modified_ns: Some(version.modified_ns),
-                    mode: Some(metadata.mode() as u16 & ItemInfo::MODE_MAX),
+                    mode: Some(mode_of(&metadata)),
                     media_type: media_type(name),
                     place: Place::File(version),
                 });
@@ -255,16 +255,7 @@ impl Origin for Directory {
         };
         // A link to the root is followed, since the user named it.
         let mut walk = WalkDir::new(&self.root).into_iter();
-        // The last entry, if it was a directory. The directory is empty unless the next entry is
-        // deeper.
-        let mut last: Option<DirEntry> = None;
         while let Some(entry) = walk.next() {
-            let deeper = entry.as_ref().map_or_else(walkdir::Error::depth, DirEntry::depth);
-            if let Some(directory) =
-                last.take().filter(|last| entry.is_ok() && last.depth() >= deeper)
-            {
-                self.add_empty(&mut scan.skipped, &directory);
-            }
             match entry {
                 Ok(entry)
                     if entry.depth() > 0 && is_partial(entry.file_name().as_encoded_bytes()) =>
@@ -274,6 +265,7 @@ impl Origin for Directory {
                     }
                 }
                 Ok(entry) if entry.depth() == 0 && entry.path_is_symlink() => {}
+                Ok(entry) if entry.depth() == 0 && !is_own(&entry) => {}
                 Ok(entry) if is_own(&entry) => {
                     let name = self.relative(entry.path()).to_string_lossy();
                     scan.skipped
@@ -286,7 +278,7 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
-                Ok(entry) if entry.file_type().is_dir() => last = Some(entry),
+                Ok(entry) if entry.file_type().is_dir() => self.add_directory(&mut scan, &entry),
                 Ok(entry) => {
                     self.add(
                         &mut scan,
@@ -298,9 +290,6 @@ impl Origin for Directory {
                 }
                 Err(error) => self.add_failure(&mut scan.skipped, error)?,
             }
-        }
-        if let Some(directory) = last {
-            self.add_empty(&mut scan.skipped, &directory);
         }
         Ok(Some(scan))
     }
@@ -331,12 +320,21 @@ impl Directory {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 
-    /// Records a directory without entries. An empty root is an empty repository.
-    fn add_empty(&self, skipped: &mut Skipped, directory: &DirEntry) {
-        if directory.depth() > 0 {
-            let name = self.relative(directory.path()).to_string_lossy();
-            skipped.add(name, SkipReason::EmptyDirectory);
+    /// Adds a directory below the root, whose entries are items of their own.
+    fn add_directory(&self, scan: &mut Scan, entry: &DirEntry) {
+        let path = self.relative(entry.path());
+        match (path.to_str(), entry.metadata()) {
+            (Some(name), Ok(metadata)) => scan.items.push(directory(name, &metadata)),
+            (None, _) => scan.skipped.add(path.to_string_lossy(), SkipReason::NameNotUtf8),
+            // It has vanished meanwhile, or its entries cannot be read either.
+            (Some(_), Err(_)) => {}
         }
+    }
+
+    /// Returns the root itself as an item of this name.
+    pub(crate) fn as_item(&self, name: &str) -> Option<Found> {
+        let metadata = fs::metadata(&self.root).ok().filter(|_| self.only.is_none())?;
+        Some(directory(name, &metadata))
     }
 
     /// Records an entry that the walk could not read. If this is the root itself, the scan fails.
@@ -412,6 +410,24 @@ fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlag) -> Result<File, Errn
         directory = Some(openat(at, name, step, Mode::empty())?);
     }
     Err(Errno::ENOENT)
+}
+
+/// Returns a directory as an item.
+fn directory(name: &str, metadata: &fs::Metadata) -> Found {
+    Found {
+        name: name.to_owned(),
+        kind: ItemKind::Directory,
+        size: 0,
+        modified_ns: Some(nanoseconds(metadata.mtime(), metadata.mtime_nsec())),
+        mode: Some(mode_of(metadata)),
+        media_type: Cow::Borrowed(""),
+        place: Place::Directory,
+    }
+}
+
+/// Returns the permissions that are told to clients.
+fn mode_of(metadata: &fs::Metadata) -> u16 {
+    metadata.mode() as u16 & ItemInfo::MODE_MAX
 }
 
 /// Returns whether the name is that of a client's incomplete item.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use umbel_wire::repository::ItemKind;
+
 use crate::directory::FileVersion;
 use crate::sink::NameError;
 use crate::warc::{Archive, Record};
@@ -29,12 +31,20 @@ pub(crate) trait Body: Send + Sync {
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) name: String,
+    pub(crate) kind: ItemKind,
     pub(crate) size: u64,
     pub(crate) modified_ns: Option<i64>,
-    /// Permissions of a file.
+    /// Permissions of a file or directory.
     pub(crate) mode: Option<u16>,
     pub(crate) media_type: Cow<'static, str>,
     pub(crate) place: Place,
+}
+
+impl Found {
+    /// Returns whether `later`, which is the same version, is described in the same way.
+    pub(crate) fn has_attributes_of(&self, later: &Found) -> bool {
+        (self.modified_ns, self.mode) == (later.modified_ns, later.mode)
+    }
 }
 
 /// The exact place of an item's content, with its version.
@@ -42,6 +52,8 @@ pub(crate) struct Found {
 pub(crate) enum Place {
     /// A file in a directory.
     File(FileVersion),
+    /// A directory, which has no content.
+    Directory,
     /// A record of a WARC file.
     Record(Arc<Archive>, Record),
 }
@@ -51,10 +63,11 @@ impl Place {
     pub(crate) fn is_same_version(&self, later: &Place) -> bool {
         match (self, later) {
             (Place::File(a), Place::File(b)) => a.is_same_content(b),
+            (Place::Directory, Place::Directory) => true,
             (Place::Record(file, record), Place::Record(later_file, later)) => {
                 Arc::ptr_eq(file, later_file) && record == later
             }
-            (Place::File(_), Place::Record(..)) | (Place::Record(..), Place::File(_)) => false,
+            (Place::File(_) | Place::Directory | Place::Record(..), _) => false,
         }
     }
 }
@@ -81,8 +94,6 @@ pub enum SkipReason {
     LinkToOther,
     /// It is a socket, a pipe or a device.
     SpecialFile,
-    /// It is a directory without entries.
-    EmptyDirectory,
     /// It is a key or another file of umbel's own.
     Own,
     /// It is hidden, and not below a directory that is published.
@@ -113,7 +124,6 @@ impl SkipReason {
             SkipReason::LinkOutside
             | SkipReason::LinkToOther
             | SkipReason::SpecialFile
-            | SkipReason::EmptyDirectory
             | SkipReason::Own
             | SkipReason::Hidden
             | SkipReason::OlderCapture
@@ -130,7 +140,6 @@ impl fmt::Display for SkipReason {
             SkipReason::LinkOutside => f.write_str("a link that does not stay in the repository"),
             SkipReason::LinkToOther => f.write_str("a link to something that is not a file"),
             SkipReason::SpecialFile => f.write_str("not a regular file"),
-            SkipReason::EmptyDirectory => f.write_str("an empty directory: only files are sent"),
             SkipReason::Own => f.write_str("umbel's own, and secret"),
             SkipReason::Hidden => f.write_str("hidden; --hidden publishes such files"),
             SkipReason::Unreadable(error) => f.write_str(error),

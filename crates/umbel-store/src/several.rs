@@ -77,6 +77,7 @@ impl Origin for Several {
         let mut all = Scan::default();
         for part in &self.parts {
             let Some(scan) = part.origin.scan()? else { continue };
+            all.items.extend(part.origin.as_item(&part.name));
             all.items.extend(
                 scan.items
                     .into_iter()

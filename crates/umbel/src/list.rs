@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl};
-use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ItemKind, ServerMessage};
 
 use crate::endpoint::{Asked, Failure};
 
@@ -17,13 +17,13 @@ const PAGE: u32 = 1024;
 /// Result of listing.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// Number of items that match.
+    /// Number of items that match, without directories.
     pub items: u64,
     /// Items that were asked for by name and are not on the server.
     pub missing: Vec<Failure>,
 }
 
-/// Calls `each` for every item of a server that matches any of the patterns, or for every item if
+/// Calls `each` for every file of a server that matches any of the patterns, or for every one if
 /// there are no patterns.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub fn list(
     patterns: &[String],
     mut each: impl FnMut(&ItemInfo),
 ) -> anyhow::Result<Listing> {
-    let mut asked = Asked::new(patterns);
+    let (mut asked, mut count) = (Asked::new(patterns), 0);
     let (events, inbox) = mpsc::channel();
     let options = ConnectOptions { credentials, ..ConnectOptions::default() };
     let session = ClientSession::start(url, &options, move |event| {
@@ -64,14 +64,17 @@ pub fn list(
             "the server sent something other than a message: use the same release on both sides",
         )?;
         match parsed.message() {
-            Some(ServerMessage::Page { items, total, next, .. }) => {
+            Some(ServerMessage::Page { items, next, .. }) => {
                 for item in &items {
                     asked.offered(&item.name);
-                    each(item);
+                    if item.kind != ItemKind::Directory {
+                        count += 1;
+                        each(item);
+                    }
                 }
                 let Some(cursor) = next else {
                     session.close(Duration::from_millis(200));
-                    return Ok(Listing { items: total, missing: asked.missing().collect() });
+                    return Ok(Listing { items: count, missing: asked.missing().collect() });
                 };
                 say(&ask(cursor));
             }

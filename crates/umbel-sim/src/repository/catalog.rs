@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 /// Items of a repository, numbered from 1.
@@ -25,6 +25,7 @@ impl Catalog {
                 digest: Digest([0; 32]),
                 modified_ns: None,
                 mode: None,
+                kind: ItemKind::File,
                 media_type: String::new(),
                 oti,
             });

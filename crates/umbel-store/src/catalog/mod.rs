@@ -18,7 +18,7 @@ use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
 use umbel_engine::symbols::BlockId;
 use umbel_fec::{Code, Partition};
-use umbel_wire::repository::{ItemInfo, limits};
+use umbel_wire::repository::{ItemInfo, ItemKind, limits};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
@@ -42,7 +42,12 @@ pub struct Item {
 
 impl Item {
     fn new(toi: Toi, oti: Oti, found: Found) -> Item {
-        Item { toi, oti, found, digest: OnceLock::new(), hashing: Mutex::new(()) }
+        let digest = OnceLock::new();
+        if found.kind != ItemKind::File {
+            // There is nothing to read.
+            digest.get_or_init(|| Digest(*blake3::hash(b"").as_bytes()));
+        }
+        Item { toi, oti, found, digest, hashing: Mutex::new(()) }
     }
 
     /// Returns the object that carries this version and no other.
@@ -54,6 +59,11 @@ impl Item {
     /// URI.
     pub fn name(&self) -> &str {
         &self.found.name
+    }
+
+    /// Returns what it is.
+    pub fn kind(&self) -> ItemKind {
+        self.found.kind
     }
 
     /// Returns the number of bytes of the content.
@@ -87,6 +97,7 @@ impl Item {
         ItemInfo {
             toi: self.toi,
             name: self.found.name.clone(),
+            kind: self.found.kind,
             digest: self.known_digest().unwrap_or(Digest([0; 32])),
             modified_ns: self.found.modified_ns,
             mode: self.found.mode,
@@ -227,14 +238,14 @@ impl Catalog {
         Ok(changes)
     }
 
-    /// Returns the number of items on offer.
+    /// Returns the number of items on offer, without directories.
     pub fn len(&self) -> usize {
-        self.snapshot().items.len()
+        self.snapshot().items.iter().filter(|item| item.kind() != ItemKind::Directory).count()
     }
 
     /// Returns whether no item is on offer.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.snapshot().items.is_empty()
     }
 
     /// Returns the paths and records that the last scan left out.
@@ -264,10 +275,11 @@ impl Catalog {
     /// Returns a page of the items that match any of `patterns`, sorted by name. Without patterns,
     /// all items match.
     ///
-    /// A pattern that is the name of an item matches only that item. A pattern without wildcards
-    /// that names a directory matches all items below it. Otherwise `*` matches any bytes and `?`
+    /// A pattern that is the name of a file matches only that file. A pattern without wildcards that
+    /// names a directory matches the directory and all items below it. Otherwise `*` matches any bytes and `?`
     /// one byte within one part of a path. `**` matches any number of parts, `[a-z]` one ASCII
-    /// character of a set, and `{a,b}` either alternative. `\` escapes the next character.
+    /// character of a set, and `{a,b}` either alternative. `\` escapes the next character. Wildcards
+    /// do not match directories, but for those below `directory/**`.
     ///
     /// `cursor` is 0, or [`Selection::next`] of the previous page. The pages of one selection show
     /// one state of the catalog, unless many other queries come between. A page has at least one
@@ -317,6 +329,9 @@ impl Catalog {
     /// Returns an error if the item is unknown or can no longer be read.
     pub fn digests(&self, toi: Toi) -> Result<Vec<Digest>, ReadError> {
         let item = self.item(toi)?;
+        if item.kind() != ItemKind::File {
+            return Ok(Vec::new());
+        }
         let partition = Partition::new(&item.oti);
         let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
         let digests = stretches::of_item_and_blocks(&*self.peek(&item)?, &partition);
@@ -494,7 +509,12 @@ impl Update<'_> {
         if let Some(old) = old
             && old.found.place.is_same_version(&found.place)
         {
-            self.items.push(Arc::clone(old));
+            let old = Arc::clone(old);
+            let is_renewed = !old.found.has_attributes_of(&found);
+            self.items.push(if is_renewed { renew(&old, found) } else { old });
+            if is_renewed {
+                self.fresh.extend(self.items.last().cloned());
+            }
             return Ok(());
         }
         if let Err(error) = check_name(&found.name) {
@@ -519,6 +539,16 @@ impl Update<'_> {
     fn finish(&mut self) {
         self.changes.removed.extend(self.old.by_ref().map(|old| old.toi));
     }
+}
+
+/// Returns the same version of an item with other attributes, such as a directory in which a file was
+/// made.
+fn renew(old: &Item, found: Found) -> Arc<Item> {
+    let item = Item::new(old.toi, old.oti, found);
+    if let Some(digest) = old.known_digest() {
+        item.digest.get_or_init(|| digest);
+    }
+    Arc::new(item)
 }
 
 /// Refuses a name that clients would refuse.

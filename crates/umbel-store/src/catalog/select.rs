@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use umbel_wire::repository::ItemKind;
 
 use super::Item;
 use super::pattern::Pattern;
@@ -168,17 +169,26 @@ fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
     match pattern {
         Pattern::All => vec![Range { start: 0, end: snapshot.items.len() }],
         Pattern::Below(prefix) => vec![snapshot.below(prefix)],
-        Pattern::Literal(text) => match snapshot.position(text) {
-            Some(index) => vec![one(index)],
-            None => vec![snapshot.below(&format!("{}/", text.trim_end_matches('/')))],
-        },
+        Pattern::Literal(text) => {
+            let name = text.trim_end_matches('/');
+            let below = || snapshot.below(&format!("{name}/"));
+            match snapshot.position(text).or_else(|| snapshot.position(name)) {
+                Some(index) if snapshot.items[index].kind() == ItemKind::Directory => {
+                    vec![one(index), below()]
+                }
+                Some(index) if snapshot.items[index].name() == text => vec![one(index)],
+                _ => vec![below()],
+            }
+        }
         Pattern::Glob { text, prefix, matcher } => {
             if let Some(index) = snapshot.position(text) {
                 return vec![one(index)];
             }
             let mut runs: Vec<Range<usize>> = Vec::new();
             let candidates = snapshot.below(prefix);
-            for index in candidates.filter(|i| matcher.is_match(snapshot.items[*i].name())) {
+            let matches =
+                |item: &Item| item.kind() != ItemKind::Directory && matcher.is_match(item.name());
+            for index in candidates.filter(|i| matches(&snapshot.items[*i])) {
                 match runs.last_mut() {
                     Some(last) if last.end == index => last.end += 1,
                     _ => runs.push(one(index)),

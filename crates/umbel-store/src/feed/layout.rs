@@ -191,6 +191,7 @@ pub(super) mod tests {
 
     use super::*;
     use umbel_wire::Digest;
+    use umbel_wire::repository::ItemKind;
 
     pub(crate) fn item(toi: u32, object_len: u64, shape: BlockShape) -> ItemInfo {
         ItemInfo {
@@ -199,6 +200,7 @@ pub(super) mod tests {
             digest: Digest([1; 32]),
             modified_ns: None,
             mode: None,
+            kind: ItemKind::File,
             media_type: String::new(),
             oti: Oti {
                 scheme: Scheme::ReedSolomon,

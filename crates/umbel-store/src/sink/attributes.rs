@@ -1,19 +1,35 @@
-//! Permissions and modification times of files, as far as the target can keep them.
+//! Permissions and modification times of files and directories, as far as the target can keep them.
 //!
 //! They follow the item whenever it is looked at, so that a file whose content was there already
 //! gets those of the source, too.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::item::Item;
+use umbel_wire::repository::ItemInfo;
 
 /// Greatest difference between a time that was set and the one that the file has then. FAT has
 /// times of two seconds.
 const GRAIN: Duration = Duration::from_secs(2);
+
+/// What an item has beside its name and content.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes {
+    /// Permissions, as far as the umask allows.
+    mode: Option<u16>,
+    /// Modification time in nanoseconds since 1970.
+    modified_ns: Option<i64>,
+}
+
+impl Attributes {
+    /// Returns those of an item, with its times if these are to be kept.
+    pub(super) fn of(info: &ItemInfo, preserve_times: bool) -> Attributes {
+        Attributes { mode: info.mode, modified_ns: info.modified_ns.filter(|_| preserve_times) }
+    }
+}
 
 /// Permissions of new files below the output directory, which the umask, or the access control list
 /// of the directory, allows.
@@ -27,10 +43,12 @@ impl Allowed {
     }
 
     /// Returns the permissions of a file whose item has this mode. A class of users that cannot read
-    /// the file must not execute it, and its owner can always read it.
-    fn of_item(self, mode: u16) -> u32 {
+    /// the file must not execute it. Its owner can always read it, and enter it if it is a
+    /// directory, which also keeps what it has of its parent: whose group its files have.
+    fn of_item(self, mode: u16, has: &Metadata) -> u32 {
         let (mode, Allowed(allowed)) = (u32::from(mode), self);
-        mode & allowed & 0o666 | mode & allowed >> 2 & 0o111 | 0o400
+        let own = if has.is_dir() { has.permissions().mode() & 0o7000 | 0o500 } else { 0o400 };
+        mode & allowed & 0o666 | mode & allowed >> 2 & 0o111 | own
     }
 }
 
@@ -58,15 +76,15 @@ impl Counts {
     }
 }
 
-/// Gives the file the permissions and the modification time of its item, where it has others. The
-/// content is right without them, so what the target cannot keep is only counted.
-pub(super) fn set(item: &Item, file: &File, allowed: Allowed, unkept: &Counts) {
-    if let Some(wanted) = item.mode.map(|mode| allowed.of_item(mode))
-        && !set_permissions(file, wanted).unwrap_or(false)
+/// Gives the file or directory the permissions and the modification time of its item, where it has
+/// others. The content is right without them, so what the target cannot keep is only counted.
+pub(super) fn set(attributes: Attributes, file: &File, allowed: Allowed, unkept: &Counts) {
+    if let Some(mode) = attributes.mode
+        && !set_permissions(file, mode, allowed).unwrap_or(false)
     {
         unkept.permissions.fetch_add(1, Ordering::Relaxed);
     }
-    if let Some(wanted) = item.modified_ns
+    if let Some(wanted) = attributes.modified_ns
         && !set_modified(file, wanted).unwrap_or(false)
     {
         unkept.times.fetch_add(1, Ordering::Relaxed);
@@ -74,10 +92,10 @@ pub(super) fn set(item: &Item, file: &File, allowed: Allowed, unkept: &Counts) {
 }
 
 /// Returns whether the file has the permissions and the modification time of its item.
-pub(super) fn fit(item: &Item, file: &File, allowed: Allowed) -> bool {
+pub(super) fn fit(attributes: Attributes, file: &File, allowed: Allowed) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
-    let mode = item.mode.map(|mode| allowed.of_item(mode));
-    let modified = item.modified_ns.map(since_1970);
+    let mode = attributes.mode.map(|mode| allowed.of_item(mode, &metadata));
+    let modified = attributes.modified_ns.map(since_1970);
     mode.is_none_or(|mode| metadata.permissions().mode() & 0o777 == mode)
         && modified.is_none_or(|wanted| wanted.is_some() && wanted == metadata.modified().ok())
 }
@@ -91,14 +109,15 @@ fn since_1970(ns: i64) -> Option<SystemTime> {
     }
 }
 
-/// Returns whether the file has these permissions now.
-fn set_permissions(file: &File, wanted: u32) -> io::Result<bool> {
-    let has = || io::Result::Ok(file.metadata()?.permissions().mode() & 0o777);
-    if has()? == wanted {
+/// Returns whether the file has the permissions of an item of this mode now.
+fn set_permissions(file: &File, mode: u16, allowed: Allowed) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let wanted = allowed.of_item(mode, &metadata);
+    if metadata.permissions().mode() & 0o777 == wanted & 0o777 {
         return Ok(true);
     }
     file.set_permissions(Permissions::from_mode(wanted))?;
-    Ok(has()? == wanted)
+    Ok(file.metadata()?.permissions().mode() & 0o777 == wanted & 0o777)
 }
 
 /// Returns whether the file has this time now, in nanoseconds since 1970, or almost.

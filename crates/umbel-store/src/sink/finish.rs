@@ -51,7 +51,7 @@ impl Finished {
         file: &File,
         shelf: &Shelf,
     ) -> Result<Finished, SinkError> {
-        attributes::set(&item, file, shelf.allowed, &shelf.unkept);
+        attributes::set(item.attributes, file, shelf.allowed, &shelf.unkept);
         let id =
             FileId::of(file).map_err(SinkError::io("look at", &item.place.path(Role::Part)))?;
         Ok(Finished { item, id, file: None })

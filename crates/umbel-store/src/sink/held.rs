@@ -12,6 +12,9 @@ pub enum Held {
     /// The target exists with the right length and digest. There is nothing to receive, and no
     /// event follows.
     AlreadyThere,
+    /// The item is a directory, which is there now. It gets its permissions and times by
+    /// [`DiskSink::set_directories`](super::DiskSink::set_directories). No event follows.
+    Directory,
     /// These parts are held. If they suffice, the sink finishes the item without further symbols
     /// and reports the end by an event.
     Parts(HeldParts),

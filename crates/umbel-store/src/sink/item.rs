@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nix::sys::stat::FileStat;
 use umbel_fec::{Code, Partition, SymbolSet};
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Toi};
 use walkdir::WalkDir;
 
-use super::attributes::{self, Allowed, Counts};
+use super::attributes::{self, Allowed, Attributes, Counts};
 use super::brought::{Bringer, Brought, Version};
+use super::directories::Directories;
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
 use super::journal::{self, JournalKey, Replay};
@@ -41,10 +42,8 @@ pub(super) struct Item {
     pub(super) code: Code,
     /// Digests of its blocks, if they are known beforehand.
     pub(super) digests: OnceLock<Box<[Digest]>>,
-    /// Modification time to set on the file.
-    pub(super) modified_ns: Option<i64>,
-    /// Permissions to set on the file, as far as the umask allows.
-    pub(super) mode: Option<u16>,
+    /// Permissions and time to set on the file.
+    pub(super) attributes: Attributes,
     /// Whether no more symbols are accepted, because the item is done, failed, or no longer wanted.
     pub(super) closed: AtomicBool,
     /// Bytes reserved on the file system and not written yet.
@@ -79,6 +78,8 @@ pub(super) struct Shelf {
     pub(super) preserve_times: bool,
     /// Whether other files at the targets are replaced.
     pub(super) overwrite: bool,
+    /// Directories that are items.
+    pub(super) directories: Directories,
     /// Files that a later version of the item may replace.
     pub(super) brought: Mutex<Brought>,
     /// The release before, from which the same items are taken over.
@@ -96,7 +97,8 @@ pub(super) struct Shelf {
 /// An item that was looked up on the disk, ready to be passed to its sink.
 #[derive(Debug)]
 pub struct Prepared {
-    pub(super) item: Arc<Item>,
+    /// `None` if it is a directory.
+    pub(super) item: Option<Arc<Item>>,
     pub(super) replay: Option<Replay>,
     pub(super) held: Held,
 }
@@ -113,7 +115,9 @@ impl Prepared {
     /// must come from whoever vouches for that of the item.
     #[must_use]
     pub fn verified_by(self, digests: &[Digest]) -> Prepared {
-        self.item.digests.get_or_init(|| digests.into());
+        if let Some(item) = &self.item {
+            item.digests.get_or_init(|| digests.into());
+        }
         self
     }
 }
@@ -121,6 +125,10 @@ impl Prepared {
 impl Shelf {
     /// Determines the item's place and looks up its state on the disk.
     pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        if info.kind == ItemKind::Directory {
+            self.prepare_directory(info)?;
+            return Ok(Prepared { item: None, replay: None, held: Held::Directory });
+        }
         let name = || info.name.clone();
         let partition =
             Partition::new(&info.oti).map_err(|source| SinkError::Oti { name: name(), source })?;
@@ -144,8 +152,7 @@ impl Shelf {
             partition,
             code: Code::new(info.oti.scheme),
             digests: OnceLock::new(),
-            modified_ns: info.modified_ns.filter(|_| self.preserve_times),
-            mode: info.mode,
+            attributes: Attributes::of(info, self.preserve_times),
             closed: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
         };
@@ -177,7 +184,7 @@ impl Shelf {
         }
         if self.target_is_there(item)? || self.is_taken_over(item)? {
             let held = Held::AlreadyThere;
-            return Ok(Prepared { item: item.clone(), replay: None, held });
+            return Ok(Prepared { item: Some(item.clone()), replay: None, held });
         }
         let replay = self.replay(item)?;
         let held = replay.as_ref().map_or_else(
@@ -187,7 +194,7 @@ impl Shelf {
             },
         );
         self.reserve(item, &held)?;
-        Ok(Prepared { item: item.clone(), replay, held: Held::Parts(held) })
+        Ok(Prepared { item: Some(item.clone()), replay, held: Held::Parts(held) })
     }
 
     /// Returns whether the finished item is at its target. Fails if something else is there that
@@ -212,7 +219,7 @@ impl Shelf {
             return Err(SinkError::Exists { path: item.place.target.clone() });
         };
         self.brought().note(path);
-        attributes::set(item, &file, self.allowed, &self.unkept);
+        attributes::set(item.attributes, &file, self.allowed, &self.unkept);
         // Something remains if a process ended between renaming and cleaning up, or if the file
         // came in another way. The item is there in any case.
         let _ = self.tree.discard(&item.place);
@@ -227,13 +234,14 @@ impl Shelf {
         let whole = Shelf::whole(last, item, &stat, item.version()).ok().flatten();
         let Some(file) = whole else { return Ok(false) };
         self.tree.remove(place, Role::Target)?;
-        let is_linked = attributes::fit(item, &file, self.allowed) && last.link(place, &self.tree);
+        let is_linked =
+            attributes::fit(item.attributes, &file, self.allowed) && last.link(place, &self.tree);
         if !is_linked {
             self.tree.discard(place)?;
             let part = self.tree.open_part(place)?;
             let copied = (&file).rewind().and_then(|()| io::copy(&mut &file, &mut &part));
             copied.map_err(SinkError::io("copy", &place.target))?;
-            attributes::set(item, &part, self.allowed, &self.unkept);
+            attributes::set(item.attributes, &part, self.allowed, &self.unkept);
             self.tree.rename(place, Role::Part, Role::Target, true)?;
         }
         let _ = self.tree.discard(place);
@@ -250,6 +258,10 @@ impl Shelf {
             let below = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
             let name = below.and_then(|below| names.holder(below));
             if entry.file_type().is_dir() {
+                let is_item = |below| wanted.contains(below) && names.has_directory(below);
+                if below.is_some_and(is_item) {
+                    continue;
+                }
                 // It stays if something is in it.
                 let _ = std::fs::remove_dir(entry.path());
             } else if !name.is_some_and(|name| wanted.contains(name))
@@ -267,7 +279,8 @@ impl Shelf {
         let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
         let whole = |stat| Shelf::whole(&self.tree, item, &stat, item.version()).ok().flatten();
         let file = stat.and_then(whole);
-        file.map(|file| attributes::set(item, &file, self.allowed, &self.unkept)).is_some()
+        file.map(|file| attributes::set(item.attributes, &file, self.allowed, &self.unkept))
+            .is_some()
     }
 
     /// Returns the file at the item's target in a tree, with this metadata, if it is this version.

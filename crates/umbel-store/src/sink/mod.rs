@@ -34,6 +34,7 @@ mod attributes;
 mod brought;
 mod buffers;
 mod claim;
+mod directories;
 mod disk;
 mod errors;
 mod finish;
@@ -67,6 +68,7 @@ pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
 
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
+use directories::Directories;
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
@@ -257,6 +259,7 @@ impl DiskSink {
             check_space: options.check_space,
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
+            directories: Directories::default(),
             brought: Mutex::default(),
             last: OnceLock::new(),
             hidden: options.hidden,
@@ -321,6 +324,12 @@ impl DiskSink {
         }
     }
 
+    /// Gives the directories that are items their permissions and times. To be called when nothing
+    /// is written below them any more.
+    pub fn set_directories(&self) {
+        self.shared.preparer.shelf.set_directories();
+    }
+
     /// Removes everything from the output directory but the items of these names, and directories
     /// that have some.
     ///
@@ -344,7 +353,7 @@ impl DiskSink {
     /// Adds an item that was looked up. Returns the state of the item.
     pub fn admit(&self, prepared: Prepared) -> Held {
         let Prepared { item, replay, held } = prepared;
-        if matches!(held, Held::Parts(_)) {
+        if let (Some(item), Held::Parts(_)) = (item, &held) {
             self.shared.open().add(&item);
             self.shared.send(Job::Add(item, replay.map(Box::new)));
         }

@@ -135,6 +135,11 @@ impl RelativePath {
         (directories, file)
     }
 
+    /// Returns the names of the directories, and of the file.
+    pub(super) fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
     /// Returns all parts, joined by `/`.
     pub fn joined(&self) -> String {
         self.parts.join("/")
@@ -312,7 +317,7 @@ pub struct Names {
     folds_case: bool,
     /// Maps the key of each file to the name of its item.
     files: HashMap<String, String>,
-    /// Maps the key of each directory that contains a file to its spelling.
+    /// Maps the key of each directory that is an item, or contains one, to its spelling.
     directories: HashMap<String, String>,
 }
 
@@ -337,6 +342,25 @@ impl Names {
             Err(error) => Err(error),
             Ok(()) => Ok(path),
         }
+    }
+
+    /// Reserves the path of an item that is a directory, which any number of items can have.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name cannot be that of a directory, or collides with that of another
+    /// item.
+    pub fn place_directory(&mut self, name: &str) -> Result<RelativePath, NameError> {
+        let path = RelativePath::of_item(name)?;
+        let joined = path.joined();
+        let ends = joined.match_indices('/').map(|(at, _)| at).chain([joined.len()]);
+        self.claim_directories(name, ends.map(|end| &joined[..end]))?;
+        Ok(path)
+    }
+
+    /// Returns whether the path is that of a directory that is an item, or contains one.
+    pub(super) fn has_directory(&self, path: &str) -> bool {
+        self.directories.contains_key(&self.key(path))
     }
 
     /// Returns the name of the item that has this path.
@@ -381,19 +405,26 @@ impl Names {
             Some(holder) => return Err(self.collision(name, holder)),
             None => {}
         }
-        let both = |path: &str| NameError::FileAndDirectory {
-            name: name.to_owned(),
-            path: path.to_owned(),
-        };
         if self.directories.contains_key(&key) {
-            return Err(both(&joined));
+            return Err(NameError::FileAndDirectory { name: name.to_owned(), path: joined });
         }
-        let mut directories = Vec::new();
-        for (at, _) in joined.match_indices('/') {
-            let directory = &joined[..at];
+        self.claim_directories(name, joined.match_indices('/').map(|(at, _)| &joined[..at]))?;
+        self.files.insert(key, name.to_owned());
+        Ok(())
+    }
+
+    /// Reserves the paths of directories for an item that is one or is below them.
+    fn claim_directories<'a>(
+        &mut self,
+        name: &str,
+        paths: impl Iterator<Item = &'a str>,
+    ) -> Result<(), NameError> {
+        let mut fresh = Vec::new();
+        for directory in paths {
             let key = self.key(directory);
             if self.files.contains_key(&key) {
-                return Err(both(directory));
+                let (name, path) = (name.to_owned(), directory.to_owned());
+                return Err(NameError::FileAndDirectory { name, path });
             }
             match self.directories.get(&key) {
                 Some(spelling) if spelling != directory => {
@@ -401,11 +432,10 @@ impl Names {
                     return Err(NameError::Case { name, other });
                 }
                 Some(_) => {}
-                None => directories.push((key, directory.to_owned())),
+                None => fresh.push((key, directory.to_owned())),
             }
         }
-        self.directories.extend(directories);
-        self.files.insert(key, name.to_owned());
+        self.directories.extend(fresh);
         Ok(())
     }
 

@@ -225,7 +225,16 @@ impl Tree {
         place: &Place,
         create: bool,
     ) -> Result<Option<Arc<OwnedFd>>, SinkError> {
-        let (parts, _) = place.relative.split();
+        self.directory_at(place.relative.split().0, create)
+    }
+
+    /// Returns the directory at a path of these parts. Returns `None` if it does not exist and
+    /// `create` is false.
+    pub(super) fn directory_at(
+        &self,
+        parts: &[String],
+        create: bool,
+    ) -> Result<Option<Arc<OwnedFd>>, SinkError> {
         if parts.is_empty() {
             return Ok(Some(self.root.clone()));
         }
@@ -250,7 +259,7 @@ impl Tree {
                 Err(Errno::ENOTDIR | Errno::ELOOP) => return Err(SinkError::NotDirectory { path }),
                 Err(error) => {
                     let other = || SinkError::io("open directory", &path)(error);
-                    return Err(unnameable(place, error).unwrap_or_else(other));
+                    return Err(unnameable(&path, part, error).unwrap_or_else(other));
                 }
             };
         }
@@ -311,7 +320,10 @@ impl Tree {
                     let own = Permissions::from_mode(0o600);
                     file.set_permissions(own).map_err(|_| fail(Errno::EACCES))?;
                 }
-                Err(error) => return Err(unnameable(place, error).unwrap_or_else(|| fail(error))),
+                Err(error) => {
+                    let said = unnameable(&place.target, place.relative.split().1, error);
+                    return Err(said.unwrap_or_else(|| fail(error)));
+                }
             }
         }
         unreachable!("the second attempt returns")
@@ -420,14 +432,14 @@ impl Tree {
     }
 }
 
-/// Returns an error for a file that cannot be created, if its name has a character that file systems
-/// of other systems do not take.
-fn unnameable(place: &Place, error: Errno) -> Option<SinkError> {
+/// Returns an error for a file that cannot be created, if its name, the last part of its path, has a
+/// character that file systems of other systems do not take.
+fn unnameable(path: &Path, name: &str, error: Errno) -> Option<SinkError> {
     if !matches!(error, Errno::ENOENT | Errno::EINVAL) {
         return None;
     }
-    let character = place.relative.joined().chars().find(|c| ":?*\"<>|\\".contains(*c))?;
-    Some(SinkError::Unnameable { path: place.target.clone(), character })
+    let character = name.chars().find(|c| ":?*\"<>|\\".contains(*c))?;
+    Some(SinkError::Unnameable { path: path.to_owned(), character })
 }
 
 /// Returns whether the path exists, even as a dangling link.
@@ -487,7 +499,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::os::fd::AsRawFd;
 
-    use umbel_wire::repository::ItemInfo;
+    use umbel_wire::repository::{ItemInfo, ItemKind};
     use umbel_wire::{Digest, Oti, Scheme, Toi};
 
     use super::super::{DiskSink, SinkEvent, SinkOptions};
@@ -504,8 +516,9 @@ mod tests {
     #[test]
     fn a_name_that_a_file_system_does_not_take_is_said_with_its_character() {
         let error = |name: &str, errno| {
-            let path = RelativePath::of_item(name).unwrap();
-            unnameable(&Place::new(Path::new("out"), path, None), errno).map(|it| it.to_string())
+            let path = Path::new("out").join(name);
+            let last = name.rsplit('/').next().unwrap();
+            unnameable(&path, last, errno).map(|it| it.to_string())
         };
         for errno in [Errno::ENOENT, Errno::EINVAL] {
             let said = error("d/a:b?.txt", errno).unwrap();
@@ -529,6 +542,7 @@ mod tests {
                 digest: Digest(*blake3::hash(b"").as_bytes()),
                 modified_ns: None,
                 mode: None,
+                kind: ItemKind::File,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::NoCode,

@@ -4,6 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use umbel_wire::repository::ItemKind;
+
 use super::archive::Archive;
 use super::record::Response;
 use super::scan::Reading;
@@ -89,6 +91,7 @@ fn found(archive: &Arc<Archive>, response: &Response) -> Found {
         size: response.size,
         modified_ns: response.date_ns,
         mode: None,
+        kind: ItemKind::File,
         media_type: response.media_type.clone(),
         place: Place::Record(Arc::clone(archive), response.record),
     }

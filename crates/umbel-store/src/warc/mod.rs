@@ -158,7 +158,7 @@ impl Origin for Crawl {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         match &item.place {
             Place::Record(archive, record) => Archive::open(archive, record),
-            Place::File(_) => Err(Fault::Vanished),
+            Place::File(_) | Place::Directory => Err(Fault::Vanished),
         }
     }
 }

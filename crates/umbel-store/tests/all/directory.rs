@@ -7,15 +7,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use crate::support::{self, Sender, names, open, pattern, read, select, toi, write};
+use crate::support::{self, Sender, names, open, pattern, read, select, select_all, toi, write};
 use tempfile::TempDir;
 use umbel_engine::symbols::BlockId;
 use umbel_store::{Fault, OpenError, ReadError, ReaderOptions, Repository, RepositoryOptions};
 use umbel_store::{SkipReason, SkippedItem};
+use umbel_wire::repository::ItemKind;
 use umbel_wire::{Digest, Scheme, Toi};
 
 fn digest_of(content: &[u8]) -> Digest {
     Digest(blake3::hash(content).into())
+}
+
+/// Returns the names of all items that match, with directories.
+fn everything(repository: &Repository, patterns: &[&str]) -> Vec<String> {
+    select_all(repository, patterns).into_iter().map(|(name, _)| name).collect()
 }
 
 /// Waits until times differ, since file systems keep them in ticks of a few milliseconds.
@@ -176,7 +182,7 @@ fn names_that_clients_refuse_are_left_out_and_those_of_other_systems_are_not() {
 }
 
 #[test]
-fn links_and_empty_directories_are_left_out_with_a_word() {
+fn links_are_left_out_with_a_word_and_directories_are_items() {
     let dir = TempDir::new().unwrap();
     write(dir.path(), "d/file", b"x");
     write(dir.path(), "e/.x.umbel-part", b"half");
@@ -186,18 +192,15 @@ fn links_and_empty_directories_are_left_out_with_a_word() {
     symlink("d", dir.path().join("link")).unwrap();
     symlink("/nowhere", dir.path().join("broken")).unwrap();
     let repository = open(dir.path());
+    let all = ["d", "d/empty", "d/empty/inner", "d/file", "e", "empty", "z"];
+    assert_eq!(everything(&repository, &[]), all);
     assert_eq!(names(&repository), ["d/file"]);
+    assert_eq!(repository.catalog().len(), 1);
     let skipped = repository.catalog().skipped();
     let mut named = skipped.named().to_vec();
     named.sort_by(|a, b| a.name.cmp(&b.name));
     let named: Vec<_> = named.into_iter().map(|item| (item.name, item.reason)).collect();
-    let expected = [
-        ("broken", SkipReason::LinkOutside),
-        ("d/empty/inner", SkipReason::EmptyDirectory),
-        ("empty", SkipReason::EmptyDirectory),
-        ("link", SkipReason::LinkToOther),
-        ("z", SkipReason::EmptyDirectory),
-    ];
+    let expected = [("broken", SkipReason::LinkOutside), ("link", SkipReason::LinkToOther)];
     assert_eq!(named, expected.map(|(name, reason)| (name.to_owned(), reason)));
     assert_eq!(skipped.failures(), 0);
 }
@@ -622,4 +625,57 @@ fn the_hashing_thread_learns_all_digests_and_those_of_later_versions() {
     write(dir.path(), "later", b"later");
     repository.refresh().unwrap();
     assert_eq!(wait("later"), digest_of(b"later"));
+}
+
+#[test]
+fn a_directory_is_asked_for_with_what_is_below_it_and_keeps_its_object() {
+    let dir = TempDir::new().unwrap();
+    for name in ["a-b", "a/x", "a/sub/y", "b.txt", "c/z"] {
+        write(dir.path(), name, b"content");
+    }
+    fs::set_permissions(dir.path().join("a"), fs::Permissions::from_mode(0o750)).unwrap();
+    let repository = open(dir.path());
+    let below = ["a", "a/sub", "a/sub/y", "a/x"];
+    for pattern in ["a", "a/", "./a"] {
+        assert_eq!(everything(&repository, &[pattern]), below, "{pattern}");
+    }
+    assert_eq!(everything(&repository, &["a/**"]), below[1..]);
+    assert_eq!(everything(&repository, &["*"]), ["a-b", "b.txt"]);
+    let before = repository.catalog().lookup("a").unwrap();
+    assert_eq!((before.kind(), before.size()), (ItemKind::Directory, 0));
+    assert_eq!(before.info().mode, Some(0o750));
+    assert_eq!(before.info().digest, digest_of(b""));
+    assert_eq!(repository.catalog().digests(before.toi()).unwrap(), []);
+
+    // A file that is made in it is another time for the same object.
+    let_the_clock_tick();
+    write(dir.path(), "a/new", b"content");
+    let changes = repository.refresh().unwrap();
+    assert_eq!(
+        (changes.added.len(), &changes.replaced[..], &changes.removed[..]),
+        (1, &[][..], &[][..])
+    );
+    let after = repository.catalog().lookup("a").unwrap();
+    assert_eq!(after.toi(), before.toi());
+    assert_ne!(after.modified_ns(), before.modified_ns());
+    let known = repository.catalog().get(before.toi()).unwrap();
+    assert_eq!(known.modified_ns(), after.modified_ns());
+    // A file in its place is another item.
+    fs::remove_dir_all(dir.path().join("a")).unwrap();
+    write(dir.path(), "a", b"a file now");
+    let changes = repository.refresh().unwrap();
+    assert_eq!(changes.replaced.len(), 1);
+    assert_eq!(names(&repository), ["a", "a-b", "b.txt", "c/z"]);
+}
+
+#[test]
+fn each_of_several_directories_is_an_item() {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir_all(dir.path().join("one/empty")).unwrap();
+    write(dir.path(), "two/x", b"content");
+    write(dir.path(), "file", b"content");
+    let paths = ["one", "two", "file"].map(|name| dir.path().join(name));
+    let repository = Repository::open_all(&paths, RepositoryOptions::default()).unwrap();
+    assert_eq!(everything(&repository, &[]), ["file", "one", "one/empty", "two", "two/x"]);
+    assert_eq!(names(&repository), ["file", "two/x"]);
 }

@@ -16,6 +16,7 @@ mod measure;
 mod overhead;
 mod pipe_block;
 mod reader;
+mod sink_directories;
 mod sink_items;
 mod sink_many;
 mod sink_meetings;

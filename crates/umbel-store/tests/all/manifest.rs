@@ -1,7 +1,7 @@
 //! Replays the corpus of the fuzz target `manifest`.
 
 use umbel_store::feed::Manifest;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 use crate::{checks, corpus};
@@ -13,6 +13,7 @@ fn seeds() -> Vec<corpus::Seed> {
         digest: Digest([7; 32]),
         modified_ns: Some(1),
         mode: Some(0o644),
+        kind: ItemKind::File,
         media_type: "text/plain".to_owned(),
         oti: Oti {
             scheme: Scheme::ReedSolomon,

@@ -6,7 +6,7 @@ use std::io::repeat;
 use umbel_store::feed::seal::{PublicKey, SEAL_LEN, SecretKey, seal_head};
 use umbel_store::feed::{BlockShape, Manifest, PipeId, pipe};
 use umbel_wire::alc::DataHeader;
-use umbel_wire::repository::{ItemInfo, SymbolDigest};
+use umbel_wire::repository::{ItemInfo, ItemKind, SymbolDigest};
 use umbel_wire::sealed::{MessageHeader, SealedHeader, TAG_LEN};
 use umbel_wire::signed;
 use umbel_wire::tmtp::{SignedStamp, Stamp};
@@ -51,6 +51,7 @@ fn manifest_len(blocks: usize) -> usize {
         digest: Digest([0; 32]),
         modified_ns: None,
         mode: None,
+        kind: ItemKind::File,
         media_type: String::new(),
         oti,
     };

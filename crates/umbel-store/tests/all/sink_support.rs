@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_fec::{Code, Partition};
 use umbel_store::sink::{DiskSink, Held, HeldParts, SinkEvent, SinkOptions};
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 /// Bytes of a symbol.
@@ -61,6 +61,7 @@ impl Served {
             digest: Digest(*blake3::hash(&content).as_bytes()),
             modified_ns: Some(1_234_567_890_123_456_789),
             mode: None,
+            kind: ItemKind::File,
             media_type: String::new(),
             oti,
         };
@@ -236,7 +237,7 @@ impl Client {
     pub(crate) fn add_parts(&mut self, served: &Served) -> HeldParts {
         match self.add(served) {
             Held::Parts(parts) => parts,
-            Held::AlreadyThere => panic!("{} is there", served.info.name),
+            held => panic!("{}: {held:?}", served.info.name),
         }
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
 use umbel_fec::Partition;
 use umbel_store::{BlockReader, Item, ReaderOptions, Repository, RepositoryOptions};
+use umbel_wire::repository::ItemKind;
 use umbel_wire::{Scheme, Toi};
 
 /// Maximum time to wait; longer than any operation here takes.
@@ -28,15 +29,23 @@ pub(crate) fn open(path: &Path) -> Repository {
     Repository::open(path, small_options()).unwrap()
 }
 
+/// Returns the names of all files.
 pub(crate) fn names(repository: &Repository) -> Vec<String> {
     select(repository, &[])
 }
 
+/// Returns the names of the files that match.
 pub(crate) fn select(repository: &Repository, patterns: &[&str]) -> Vec<String> {
+    let all = select_all(repository, patterns).into_iter();
+    all.filter(|(_, kind)| *kind == ItemKind::File).map(|(name, _)| name).collect()
+}
+
+/// Returns the names of all items that match, and what they are.
+pub(crate) fn select_all(repository: &Repository, patterns: &[&str]) -> Vec<(String, ItemKind)> {
     let patterns: Vec<String> = patterns.iter().map(|&p| p.to_owned()).collect();
     let selection = repository.catalog().select(&patterns, 0, usize::MAX).unwrap();
     assert_eq!(selection.total, selection.items.len() as u64);
-    selection.items.iter().map(|item| item.name().to_owned()).collect()
+    selection.items.iter().map(|item| (item.name().to_owned(), item.kind())).collect()
 }
 
 pub(crate) fn toi(repository: &Repository, name: &str) -> Toi {

@@ -2,7 +2,7 @@
 //!
 //! The value is a list of items that runs to its end. Each item is relative to the previous one:
 //!
-//! 1. a byte of flags, below;
+//! 1. a byte of flags, below, and a second one if `MORE`;
 //! 2. the TOI, as the signed difference from the previous TOI plus one (0 at first);
 //! 3. the name: length and bytes;
 //! 4. the digest, if `DIGEST`; else it is all zero;
@@ -14,7 +14,7 @@
 //! 8. the object's length; and, unless `SAME_OTI` says that they equal the previous ones: FEC
 //!    Encoding ID, symbol length, source symbols, encoding symbols of a block.
 
-use super::{ItemInfo, limits};
+use super::{ItemInfo, ItemKind, limits};
 use crate::codec::{Reader, put_bytes, put_signed, put_varint};
 use crate::{Digest, Oti, ParseError, Scheme, Toi};
 
@@ -25,11 +25,15 @@ const SAME_MEDIA: u8 = 8;
 const SAME_OTI: u8 = 16;
 const MODE: u8 = 32;
 const SAME_MODE: u8 = 64;
-const ALL: u8 = DIGEST | MODIFIED | MEDIA | SAME_MEDIA | SAME_OTI | MODE | SAME_MODE;
+/// A second byte of flags follows, which is not zero.
+const MORE: u8 = 128;
 
-/// Maximum length of an item in bytes without its name and media type: flags, TOI, two lengths,
-/// digest, time, permissions, and OTI.
-const FIXED_LEN: usize = 1 + 5 + 2 + 2 + 32 + 10 + 2 + 10 + 1 + 3 + 3 + 3;
+/// In the second byte: a directory, which has no content.
+const DIRECTORY: u8 = 1;
+
+/// Maximum length of an item in bytes without its name and media type: two bytes of flags, TOI,
+/// two lengths, digest, time, permissions, and OTI.
+const FIXED_LEN: usize = 2 + 5 + 2 + 2 + 32 + 10 + 2 + 10 + 1 + 3 + 3 + 3;
 
 /// State from the previous items, to which an item is relative.
 #[derive(Default)]
@@ -81,13 +85,21 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
         Some(_) => MODE,
     };
     let digest = item.digest != Digest([0; 32]);
+    let more = match item.kind {
+        ItemKind::File => 0,
+        ItemKind::Directory => DIRECTORY,
+    };
     out.push(
         media
+            | if more == 0 { 0 } else { MORE }
             | mode
             | if digest { DIGEST } else { 0 }
             | if item.modified_ns.is_some() { MODIFIED } else { 0 }
             | if same_oti { SAME_OTI } else { 0 },
     );
+    if more != 0 {
+        out.push(more);
+    }
     put_signed(out, i64::from(item.toi.0) - before.next_toi);
     put_bytes(out, item.name.as_bytes());
     if digest {
@@ -139,9 +151,16 @@ pub(super) fn read(value: &[u8]) -> Result<Vec<ItemInfo>, ParseError> {
 fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, ParseError> {
     let flags = reader.byte()?;
     let both = |bits: u8| flags & bits == bits;
-    if flags & !ALL != 0 || both(MEDIA | SAME_MEDIA) || both(MODE | SAME_MODE) {
+    if both(MEDIA | SAME_MEDIA) || both(MODE | SAME_MODE) {
         return Err(reader.bad("unknown flags of an item"));
     }
+    let kind = match flags & MORE {
+        0 => ItemKind::File,
+        _ => match reader.byte()? {
+            DIRECTORY => ItemKind::Directory,
+            _ => return Err(reader.bad("an unknown kind of item")),
+        },
+    };
     let toi = before.next_toi.checked_add(reader.signed()?);
     let toi = toi.and_then(|toi| u32::try_from(toi).ok());
     let toi = Toi(toi.ok_or_else(|| reader.bad("a TOI above 32 bits"))?);
@@ -176,7 +195,10 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
         read_oti(reader, object_len)?
     };
     oti.check()?;
-    Ok(ItemInfo { toi, name, digest, modified_ns, mode, media_type, oti })
+    if kind != ItemKind::File && object_len > 0 {
+        return Err(reader.bad("a directory with content"));
+    }
+    Ok(ItemInfo { toi, name, kind, digest, modified_ns, mode, media_type, oti })
 }
 
 fn read_oti(reader: &mut Reader<'_>, object_len: u64) -> Result<Oti, ParseError> {

@@ -67,6 +67,16 @@ pub enum Need {
     Exact(Vec<SymbolRun>),
 }
 
+/// What an item is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A file, or other content.
+    #[default]
+    File,
+    /// A directory. It has no content: its entries are items of their own.
+    Directory,
+}
+
 /// Metadata of an item of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemInfo {
@@ -74,12 +84,14 @@ pub struct ItemInfo {
     pub toi: Toi,
     /// Path relative to the repository's root with `/` between its parts, or a URI.
     pub name: String,
+    /// What it is.
+    pub kind: ItemKind,
     /// BLAKE3 digest of the content. All zero in a listing while it is unknown; always known in the
     /// answer to a request.
     pub digest: Digest,
     /// Modification time: nanoseconds since the Unix epoch.
     pub modified_ns: Option<i64>,
-    /// Permissions of the file: read, write and execute for owner, group and others.
+    /// Permissions of the file or directory: read, write and execute for owner, group and others.
     pub mode: Option<u16>,
     /// Media type, or empty if unknown.
     pub media_type: String,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use umbel_wire::lms::{self, Message as Lms, Request, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ItemInfo, Need, ServerMessage, SymbolDigest, SymbolKey, SymbolRun,
-    limits,
+    Announcement, ClientMessage, ItemInfo, ItemKind, Need, ServerMessage, SymbolDigest, SymbolKey,
+    SymbolRun, limits,
 };
 use umbel_wire::{Channel, Digest, Oti, ParseError, Scheme, Toi, Tsi};
 
@@ -75,6 +75,7 @@ fn item() -> ItemInfo {
         digest: Digest([0; 32]),
         modified_ns: None,
         mode: None,
+        kind: ItemKind::File,
         media_type: String::new(),
         oti: OTI,
     }
@@ -205,6 +206,9 @@ fn items_have_a_name_and_an_oti_within_limits() {
     let mode = |mode| page(vec![ItemInfo { mode: Some(mode), ..item() }]);
     accepted_from_server(&mode(ItemInfo::MODE_MAX));
     refused_from_server(&mode(ItemInfo::MODE_MAX + 1), "permissions");
+    let directory = |oti| page(vec![ItemInfo { kind: ItemKind::Directory, oti, ..item() }]);
+    accepted_from_server(&directory(Oti { object_len: 0, ..OTI }));
+    refused_from_server(&directory(OTI), "a directory with content");
     let oti = Oti { max_encoding_symbols: 256, ..OTI };
     refused_from_server(&page(vec![ItemInfo { oti, ..item() }]), "encoding symbols");
     // The OTI equals the previous one but for its length, which is checked nevertheless.

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::lms::Message as Lms;
-use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ItemKind, ServerMessage};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
 
 use crate::frames::{fit_header, with_unknown_field};
@@ -199,6 +199,7 @@ fn twenty_thousand_items_take_less_than_two_megabytes() {
             digest: umbel_wire::Digest([n as u8 | 1; 32]),
             modified_ns: Some(1_700_000_000_000_000_000 + i64::from(n) * 1_234_567_891),
             mode: None,
+            kind: ItemKind::File,
             media_type: "image/jpeg".to_owned(),
             oti: umbel_wire::Oti {
                 scheme: umbel_wire::Scheme::ReedSolomon,

@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
-    Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, limits,
+    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo,
+    ItemKind, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, limits,
 };
 use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -111,7 +111,7 @@ pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
         .prop_map(|name| if name.is_empty() { "a/ü".into() } else { name });
     // Few different OTIs make neighbours share them.
     let oti = prop_oneof![
-        (0..1_u64 << 30).prop_map(|object_len| Oti {
+        prop_oneof![Just(0), 0..1_u64 << 30].prop_map(|object_len| Oti {
             scheme: Scheme::ReedSolomon,
             object_len,
             symbol_len: 1376,
@@ -121,10 +121,14 @@ pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
         schemes().prop_flat_map(otis),
     ];
     let mode = prop_oneof![Just(None), Just(Some(0o644)), proptest::option::of(0..=0o777_u16)];
-    (tois(), name, digests(), any::<Option<i64>>(), mode, media, oti).prop_map(
-        |(toi, name, digest, modified_ns, mode, media_type, oti)| ItemInfo {
+    (tois(), name, digests(), any::<Option<i64>>(), mode, media, oti, any::<bool>()).prop_map(
+        |(toi, name, digest, modified_ns, mode, media_type, oti, directory)| ItemInfo {
             toi,
             name,
+            kind: match oti.object_len {
+                0 if directory => ItemKind::Directory,
+                _ => ItemKind::File,
+            },
             digest,
             modified_ns,
             mode,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedKey};
 use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo, Nak,
-    Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
+    Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo,
+    ItemKind, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
 };
 use umbel_wire::rlm::SignedHeader;
 use umbel_wire::sap::SapPacket;
@@ -251,6 +251,7 @@ fn page() -> ServerMessage {
         digest: Digest([toi as u8; 32]),
         modified_ns: (toi > 0).then_some(1_700_000_000_000_000_000),
         mode: (toi > 0).then_some(if toi == 8 { 0o755 } else { 0o644 }),
+        kind: ItemKind::File,
         media_type: "text/plain".to_owned(),
         oti: oti(scheme),
     };

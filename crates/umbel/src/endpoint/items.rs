@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde::{Deserialize, Serialize};
 use umbel_engine::units::counted;
 use umbel_store::sink::Unkept;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Toi};
 
 /// An item or file that was not received.
@@ -163,7 +163,8 @@ impl Items {
     /// Sets all expected items.
     pub(crate) fn expect(&mut self, items: &[ItemInfo]) {
         let bytes = items.iter().map(|item| item.oti.object_len);
-        self.expected = Some((items.len() as u64, bytes.fold(0, u64::saturating_add)));
+        let files = items.iter().filter(|item| item.kind != ItemKind::Directory);
+        self.expected = Some((files.count() as u64, bytes.fold(0, u64::saturating_add)));
     }
 
     /// Returns whether the item was settled before.
@@ -284,6 +285,7 @@ mod tests {
             digest: Digest([toi as u8; 32]),
             modified_ns: None,
             mode: None,
+            kind: ItemKind::File,
             media_type: String::new(),
             oti: umbel_wire::Oti {
                 scheme: umbel_wire::Scheme::NoCode,

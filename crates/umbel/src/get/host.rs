@@ -47,6 +47,8 @@ pub(crate) enum Input {
 pub(crate) enum Added {
     /// All of the item is present.
     AlreadyThere,
+    /// It is a directory, which is there now.
+    Directory,
     /// These parts are present, with this number of bytes.
     Parts(Held, u64),
 }
@@ -360,6 +362,11 @@ impl<S: ItemStore> GetHost<S> {
             Ok(Added::AlreadyThere) => {
                 self.items.was_there(&info);
                 self.observer.already_there(&info.name);
+                if requested {
+                    tell(io, ReceiverCommand::Done { toi });
+                }
+            }
+            Ok(Added::Directory) => {
                 if requested {
                     tell(io, ReceiverCommand::Done { toi });
                 }

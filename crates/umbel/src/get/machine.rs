@@ -208,6 +208,7 @@ impl ItemStore for Directory {
     fn add(&mut self, info: &ItemInfo) -> Result<Added, String> {
         match self.sink.add(info).map_err(|error| error.to_string())? {
             sink::Held::AlreadyThere => Ok(Added::AlreadyThere),
+            sink::Held::Directory => Ok(Added::Directory),
             sink::Held::Parts(parts) => {
                 let bytes = held_bytes(&parts, info.oti.symbol_len);
                 Ok(Added::Parts(Held::from(&parts), bytes))

@@ -203,16 +203,20 @@ pub fn get(
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
     let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
-    if let Some(line) = unkept_line(sink.unkept()) {
-        told.note(&line);
-    }
     if summary.as_ref().is_ok_and(|summary| !summary.interrupted) {
         sink.complete();
     }
-    if let Some(release) = &release {
-        let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
-        if summary.as_ref().is_ok_and(has_all) {
-            sink.remove_others(&listed.names())?;
+    let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
+    let release = release.map(|release| (release, summary.as_ref().is_ok_and(has_all)));
+    if let Some((_, true)) = &release {
+        sink.remove_others(&listed.names())?;
+    }
+    sink.set_directories();
+    if let Some(line) = unkept_line(sink.unkept()) {
+        told.note(&line);
+    }
+    if let Some((release, is_whole)) = &release {
+        if *is_whole {
             release.put_in_place(durable)?;
         } else {
             told.note("the link stays as it was; the same command goes on");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
 use umbel_wire::reception::ChannelStamp;
-use umbel_wire::repository::{GroupSecret, ItemInfo, ServerMessage};
+use umbel_wire::repository::{GroupSecret, ItemInfo, ItemKind, ServerMessage};
 use umbel_wire::{Channel, Digest, Scheme, Toi, Tsi};
 
 use super::attacker::Attacker;
@@ -313,6 +313,7 @@ fn info(world: &mut World, number: &str) -> ItemInfo {
         digest: Digest([0; 32]),
         modified_ns: None,
         mode: None,
+        kind: ItemKind::File,
         media_type: String::new(),
         oti: world.source.symbols_mut().objects[&toi].oti,
     }

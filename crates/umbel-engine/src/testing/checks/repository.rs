@@ -7,7 +7,7 @@ use umbel_engine::chance::generator;
 use umbel_engine::repository;
 use umbel_engine::symbols::SymbolSource;
 use umbel_engine::{Address, Engine, Instant, SessionId};
-use umbel_wire::repository::{GroupSecret, ItemInfo};
+use umbel_wire::repository::{GroupSecret, ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi, Tsi};
 
 use super::network::{Side, converse, drive};
@@ -139,6 +139,7 @@ fn item() -> ItemInfo {
         digest: Digest([1; 32]),
         modified_ns: None,
         mode: None,
+        kind: ItemKind::File,
         media_type: String::new(),
         oti: Oti {
             scheme: Scheme::ReedSolomon,

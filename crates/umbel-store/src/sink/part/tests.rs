@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 use super::super::item::Shelf;
@@ -17,6 +17,7 @@ fn shelf(directory: &Path) -> Shelf {
         check_space: false,
         preserve_times: false,
         overwrite: false,
+        directories: Default::default(),
         brought: std::sync::Mutex::default(),
         last: std::sync::OnceLock::new(),
         hidden: false,
@@ -41,10 +42,11 @@ fn item(shelf: &Shelf) -> Arc<Item> {
         digest: Digest([1; 32]),
         modified_ns: None,
         mode: None,
+        kind: ItemKind::File,
         media_type: String::new(),
         oti,
     };
-    shelf.prepare(&info).unwrap().item
+    shelf.prepare(&info).unwrap().item.unwrap()
 }
 
 /// Returns a buffer with these symbols, each filled with its own byte.

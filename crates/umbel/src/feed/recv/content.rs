@@ -117,7 +117,7 @@ impl<S: FeedStore> Content<S> {
     ) -> Result<(), Hopeless> {
         for Looked { info, found } in files {
             match found {
-                Found::Unwanted => {}
+                Found::Unwanted | Found::Directory => {}
                 Found::Whole => {
                     self.items.was_there(&info);
                     self.observer.already_there(&info.name);

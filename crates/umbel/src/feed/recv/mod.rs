@@ -408,6 +408,9 @@ fn receive(
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
     let summary = driver.run()?.summary();
+    if let Some(disk) = &disk {
+        disk.set_directories();
+    }
     if let Some(line) = disk.and_then(|disk| unkept_line(disk.unkept())) {
         observer.note(&line);
     }

@@ -44,6 +44,8 @@ pub(crate) enum Found {
     Unwanted,
     /// All of the file is present.
     Whole,
+    /// It is a directory, which is there now.
+    Directory,
     /// Blocks of this number of bytes are present.
     Parts(u64),
     /// The file cannot be kept, for this reason.

@@ -158,6 +158,7 @@ fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, 
         Ok(None) => Found::Unwanted,
         Ok(Some(prepared)) => match prepared.held() {
             Held::AlreadyThere => Found::Whole,
+            Held::Directory => Found::Directory,
             Held::Parts(parts) => Found::Parts(parts.restored_bytes()),
         },
         Err(error) => Found::Refused(error.to_string()),

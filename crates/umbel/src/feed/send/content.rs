@@ -179,7 +179,7 @@ impl Opened {
         let feed = FileFeed::new(shape, &infos, manifest, reader, key)?;
         let layout = feed.layout();
         let files = Files {
-            items: items.len() as u64,
+            items: catalog.len() as u64,
             bytes,
             manifest: head,
             manifest_blocks: layout.manifest().blocks(),

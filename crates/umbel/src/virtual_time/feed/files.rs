@@ -14,7 +14,7 @@ use umbel_fec::{Code, Partition, SymbolSet};
 use umbel_sim::random::below;
 use umbel_store::feed::{BlockShape, FileEvent, Layout, Manifest};
 use umbel_store::sink::SinkEvent;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::tmtp::BlockRun;
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
@@ -50,6 +50,7 @@ impl Files {
                 digest: Digest(*blake3::hash(&content).as_bytes()),
                 modified_ns: None,
                 mode: None,
+                kind: ItemKind::File,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,

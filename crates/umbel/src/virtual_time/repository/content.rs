@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_engine::symbols::{BlockId, Load, SymbolSource};
 use umbel_fec::{Code, FecError, Partition};
 use umbel_sim::random::below;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Scheme, Toi};
 
 use super::super::later::Later;
@@ -45,6 +45,7 @@ impl Catalog {
                 digest: Digest(*blake3::hash(&content).as_bytes()),
                 modified_ns: None,
                 mode: None,
+                kind: ItemKind::File,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,

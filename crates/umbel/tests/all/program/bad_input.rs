@@ -402,13 +402,13 @@ fn an_output_directory_that_cannot_be_is_told() {
 fn an_item_that_has_no_place_does_not_keep_the_others_from_theirs() {
     let place = Place::with(&[("dir", b"a file here"), ("other/x", b"x"), ("z", b"z")]);
     let server = place.serve(&[]);
-    // A directory stands in place of a file, and a link in place of a directory.
+    // A directory stands in place of a file, and a link in place of a directory, which is an item, too.
     std::fs::create_dir_all(place.out().join("dir")).unwrap();
     let outside = place.path().join("outside");
     std::fs::create_dir(&outside).unwrap();
     std::os::unix::fs::symlink(&outside, place.out().join("other")).unwrap();
     let got = place.get(&server.url, &[]);
-    got.failed_with(&["2 items were not received"]);
+    got.failed_with(&["3 items were not received"]);
     assert!(got.stderr.contains("dir: ") && got.stderr.contains("is a directory"), "{got:?}");
     assert!(got.stderr.contains("other/x: ") && got.stderr.contains("symbolic link"), "{got:?}");
     place.assert_received("z");
