@@ -19,6 +19,7 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
@@ -33,6 +34,7 @@ use parking_lot::RwLock;
 use umbel_wire::repository::{ItemInfo, ItemKind};
 use walkdir::{DirEntry, WalkDir};
 
+use crate::holes;
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::own::{self, Own};
 use crate::{Fault, OpenError, RepositoryOptions};
@@ -220,6 +222,7 @@ impl Directory {
                     name: name.to_owned(),
                     kind: ItemKind::File,
                     size: version.size,
+                    holes: self.holes(path, &metadata),
                     modified_ns: Some(version.modified_ns),
                     mode: Some(mode_of(&metadata)),
                     media_type: media_type(name),
@@ -229,6 +232,17 @@ impl Directory {
             Ok(None) => {}
             Err(reason) => scan.skipped.add(name, reason),
         }
+    }
+
+    /// Returns the holes of a file, if it has any and the file system tells them.
+    fn holes(&self, path: &Path, metadata: &fs::Metadata) -> Option<Vec<Range<u64>>> {
+        // Others need not be opened in each scan.
+        let takes = metadata.blocks().saturating_mul(512);
+        if metadata.size() < holes::WORTH || takes >= metadata.size() {
+            return None;
+        }
+        let file = self.open_item(path).ok()?;
+        holes::of(&file, metadata.size()).ok().filter(|holes| !holes.is_empty())
     }
 
     fn scan_only(&self, name: &Path) -> Result<Scan, OpenError> {
@@ -418,6 +432,7 @@ fn directory(name: &str, metadata: &fs::Metadata) -> Found {
         name: name.to_owned(),
         kind: ItemKind::Directory,
         size: 0,
+        holes: None,
         modified_ns: Some(nanoseconds(metadata.mtime(), metadata.mtime_nsec())),
         mode: Some(mode_of(metadata)),
         media_type: Cow::Borrowed(""),

@@ -15,6 +15,7 @@ mod directory;
 mod errors;
 pub mod feed;
 pub mod hls;
+mod holes;
 mod origin;
 mod own;
 mod reader;

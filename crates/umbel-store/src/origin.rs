@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use umbel_wire::repository::ItemKind;
@@ -34,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) kind: ItemKind,
     pub(crate) size: u64,
     pub(crate) modified_ns: Option<i64>,
+    /// Bytes that are holes, in ascending runs; `None` if it has none.
+    pub(crate) holes: Option<Vec<Range<u64>>>,
     /// Permissions of a file or directory.
     pub(crate) mode: Option<u16>,
     pub(crate) media_type: Cow<'static, str>,

@@ -26,6 +26,7 @@ impl Catalog {
                 modified_ns: None,
                 mode: None,
                 kind: ItemKind::File,
+                holes: None,
                 media_type: String::new(),
                 oti,
             });

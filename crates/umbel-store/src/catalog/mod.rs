@@ -21,6 +21,7 @@ use umbel_fec::{Code, Partition};
 use umbel_wire::repository::{ItemInfo, ItemKind, limits};
 use umbel_wire::{Digest, Oti, Toi};
 
+use crate::holes;
 use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
 use crate::sink::{NameError, RelativePath};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
@@ -35,6 +36,8 @@ pub struct Item {
     toi: Toi,
     oti: Oti,
     found: Found,
+    /// Source blocks that are holes; see [`ItemInfo::holes`].
+    holes: Option<Vec<Range<u32>>>,
     digest: OnceLock<Digest>,
     /// Lock of the thread that computes the digest, so that no digest is computed twice.
     hashing: Mutex<()>,
@@ -47,7 +50,9 @@ impl Item {
             // There is nothing to read.
             digest.get_or_init(|| Digest(*blake3::hash(b"").as_bytes()));
         }
-        Item { toi, oti, found, digest, hashing: Mutex::new(()) }
+        let holes = found.holes.as_ref().zip(Partition::new(&oti).ok());
+        let holes = holes.map(|(holes, partition)| holes::blocks(holes, &partition));
+        Item { toi, oti, found, holes, digest, hashing: Mutex::new(()) }
     }
 
     /// Returns the object that carries this version and no other.
@@ -101,6 +106,7 @@ impl Item {
             digest: self.known_digest().unwrap_or(Digest([0; 32])),
             modified_ns: self.found.modified_ns,
             mode: self.found.mode,
+            holes: self.holes.clone(),
             media_type: self.found.media_type.clone().into_owned(),
             oti: self.oti,
         }

@@ -106,8 +106,7 @@ impl FileSink {
     /// Returns the blocks of an item, once the layout is known.
     pub fn item_blocks(&self, toi: Toi) -> Option<BlockRun> {
         let files = self.files();
-        let (first, partition) = files.layout.as_ref()?.item(toi)?;
-        Some(BlockRun { first, count: partition.blocks() })
+        files.layout.as_ref()?.blocks_of(toi)
     }
 
     /// Returns the items that a run of blocks touches. Returns `None` if the run touches the
@@ -122,7 +121,7 @@ impl FileSink {
     /// [`SinkEvent::DigestMismatch`](crate::sink::SinkEvent::DigestMismatch).
     pub fn check_blocks(&self, toi: Toi) {
         let files = self.files();
-        let digests = files.digests_of(toi).map(<[Digest]>::to_vec);
+        let digests = files.layout.as_ref().and_then(|layout| files.digests_of(layout, toi));
         self.disk.check_blocks(toi, digests.unwrap_or_default());
     }
 
@@ -144,21 +143,23 @@ impl Files {
         let layout = Layout::new(self.shape, self.head.len(), &infos)?;
         let mut skip: Vec<BlockRun> = Vec::new();
         for FeedPrepared { info, prepared } in items {
-            let place = layout.item(info.toi).map(|(first, partition)| (first, *partition));
-            let digests = place.and_then(|place| self.digests_at(place)).unwrap_or_default();
+            let digests = self.digests_of(&layout, info.toi).unwrap_or_default();
             let disk = &self.disk;
-            let held = prepared.map(|prepared| disk.admit(prepared.verified_by(digests)));
+            let held = prepared.map(|prepared| disk.admit(prepared.verified_by(&digests)));
             if matches!(held, Some(Held::Parts(_))) {
                 self.wanted.insert(info.toi);
             }
-            let Some((first, partition)) = place else { continue };
+            let Some(run) = layout.blocks_of(info.toi) else { continue };
             let Some(Held::Parts(parts)) = held else {
                 // One run for the whole item, no matter how many blocks a hostile list declares.
-                push_run(&mut skip, BlockRun { first, count: partition.blocks() });
+                push_run(&mut skip, run);
                 continue;
             };
-            for sbn in (0..partition.blocks()).filter(|sbn| parts.missing_symbols(*sbn) == 0) {
-                push_run(&mut skip, BlockRun { first: first + sbn, count: 1 });
+            let sbns = info.data_blocks().into_iter().flatten();
+            for (sbn, first) in sbns.zip(run.first..run.end()) {
+                if parts.missing_symbols(sbn) == 0 {
+                    push_run(&mut skip, BlockRun { first, count: 1 });
+                }
             }
         }
         self.layout = Some(layout);
@@ -186,16 +187,27 @@ impl Files {
         self.wanted.contains(&id.toi).then_some(id)
     }
 
-    /// Returns the digests of an item's blocks.
-    fn digests_of(&self, toi: Toi) -> Option<&[Digest]> {
-        let (first, partition) = self.layout.as_ref()?.item(toi)?;
-        self.digests_at((first, *partition))
-    }
-
-    /// Returns the digests of the blocks of an item that begins with this block of the feed.
-    fn digests_at(&self, (first, partition): (u32, Partition)) -> Option<&[Digest]> {
-        let start = first.checked_sub(self.head.blocks())? as usize;
-        self.digests.get(start..start + partition.blocks() as usize)
+    /// Returns the digests of an item's blocks, also of those that are holes. Returns `None` if it
+    /// has no blocks in the feed.
+    fn digests_of(&self, layout: &Layout, toi: Toi) -> Option<Vec<Digest>> {
+        let (_, partition) = layout.item(toi)?;
+        let mut zeros: Option<(u64, Digest)> = None;
+        let mut of_zeros = |len: u64| match zeros {
+            Some((known, digest)) if known == len => digest,
+            _ => {
+                let digest = Digest(*blake3::hash(&vec![0; len as usize]).as_bytes());
+                zeros.insert((len, digest)).1
+            }
+        };
+        let digest = |sbn| {
+            if let Some(block) = layout.block_of(BlockId { toi, sbn }) {
+                let index = block.checked_sub(self.head.blocks())? as usize;
+                return self.digests.get(index).copied();
+            }
+            let range = partition.block_range(sbn);
+            Some(of_zeros(range.end - range.start))
+        };
+        (0..partition.blocks()).map(digest).collect()
     }
 
     /// Returns the partition of the item to which a block belongs.

@@ -37,7 +37,7 @@ impl HeadFeed {
 
     /// Returns runs of its blocks: number of blocks, and their source symbols.
     pub(super) fn runs(&self) -> Vec<(u32, u8)> {
-        runs_of(std::iter::once(&self.partition))
+        runs_of(std::iter::once((&self.partition, 0..self.partition.blocks())))
     }
 
     /// Returns a symbol of one of its blocks.

@@ -1,6 +1,8 @@
-//! The layout of a feed: the mapping between its blocks and those of its items.
+//! The layout of a feed: the mapping between its blocks and those of its items. Blocks of items that
+//! are holes are none of the feed.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use umbel_engine::symbols::BlockId;
 use umbel_fec::{FecError, Partition};
@@ -67,7 +69,7 @@ pub enum LayoutError {
 #[derive(Clone, Debug)]
 pub struct Layout {
     manifest: Partition,
-    /// Items with at least one block, by their first block.
+    /// Runs of blocks of items, by their first block. Those of an item follow each other.
     slots: Vec<Slot>,
     blocks: u32,
 }
@@ -76,7 +78,17 @@ pub struct Layout {
 struct Slot {
     first: u32,
     toi: Toi,
+    /// First block of the run in its item, and number of blocks.
+    sbn: u32,
+    count: u32,
     partition: Partition,
+}
+
+impl Slot {
+    /// Returns the number in the feed after the last block.
+    fn end(&self) -> u32 {
+        self.first + self.count
+    }
 }
 
 impl Layout {
@@ -93,6 +105,7 @@ impl Layout {
     ) -> Result<Layout, LayoutError> {
         let manifest = shape.partition(manifest_len)?;
         let mut layout = Layout { manifest, slots: Vec::new(), blocks: manifest.blocks() };
+        let mut all = layout.blocks;
         for item in items {
             let Oti { scheme, symbol_len, max_block_symbols, .. } = item.oti;
             if scheme != Scheme::ReedSolomon
@@ -102,12 +115,16 @@ impl Layout {
                 return Err(LayoutError::Shape(item.name.clone()));
             }
             let partition = Partition::new(&item.oti)?;
-            if partition.blocks() > 0 {
-                layout.slots.push(Slot { first: layout.blocks, toi: item.toi, partition });
-            }
-            layout.blocks = layout.blocks.saturating_add(partition.blocks());
-            if layout.blocks > MAX_BLOCKS {
+            // Holes count, since receivers keep a digest of them, too.
+            all = all.saturating_add(partition.blocks());
+            if all > MAX_BLOCKS {
                 return Err(LayoutError::TooManyBlocks);
+            }
+            for run in item.data_blocks() {
+                let (sbn, count) = (run.start, run.end - run.start);
+                let first = layout.blocks;
+                layout.slots.push(Slot { first, toi: item.toi, sbn, count, partition });
+                layout.blocks += count;
             }
         }
         Ok(layout)
@@ -125,8 +142,9 @@ impl Layout {
 
     /// Returns runs of equally long blocks: number of blocks, and their source symbols.
     pub fn runs(&self) -> Vec<(u32, u8)> {
-        let partitions = self.slots.iter().map(|slot| &slot.partition);
-        runs_of(std::iter::once(&self.manifest).chain(partitions))
+        let slots = self.slots.iter();
+        let slots = slots.map(|slot| (&slot.partition, slot.sbn..slot.sbn + slot.count));
+        runs_of(std::iter::once((&self.manifest, 0..self.manifest.blocks())).chain(slots))
     }
 
     /// Returns the item's block that corresponds to a block of the feed. Returns `None` for blocks
@@ -134,46 +152,67 @@ impl Layout {
     pub fn locate(&self, block: u32) -> Option<BlockId> {
         let after = self.slots.partition_point(|slot| slot.first <= block);
         let slot = &self.slots[after.checked_sub(1)?];
-        let sbn = block - slot.first;
-        (sbn < slot.partition.blocks()).then_some(BlockId { toi: slot.toi, sbn })
+        let sbn = slot.sbn + (block - slot.first);
+        (block < slot.end()).then_some(BlockId { toi: slot.toi, sbn })
     }
 
     /// Returns the items that a run of blocks touches.
     pub fn items_in(&self, run: BlockRun) -> BTreeSet<Toi> {
         let from = self.slots.partition_point(|slot| slot.first <= run.first).saturating_sub(1);
         let slots = self.slots[from..].iter().take_while(|slot| slot.first < run.end());
-        let touched = slots.filter(|slot| slot.first + slot.partition.blocks() > run.first);
+        let touched = slots.filter(|slot| slot.end() > run.first);
         touched.map(|slot| slot.toi).collect()
     }
 
-    /// Returns the feed's number of an item's block.
+    /// Returns the feed's number of an item's block; `None` if it is a hole.
     pub fn block_of(&self, id: BlockId) -> Option<u32> {
-        let (first, partition) = self.item(id.toi)?;
-        (id.sbn < partition.blocks()).then_some(first + id.sbn)
+        let slots = self.slots_of(id.toi);
+        let after = slots.partition_point(|slot| slot.sbn <= id.sbn);
+        let slot = &slots[after.checked_sub(1)?];
+        (id.sbn < slot.sbn + slot.count).then(|| slot.first + (id.sbn - slot.sbn))
     }
 
     /// Returns the number of an item's first block in the feed, and its partition. Returns `None`
-    /// for an item without blocks.
+    /// for an item without blocks in the feed.
     pub fn item(&self, toi: Toi) -> Option<(u32, &Partition)> {
+        self.slots_of(toi).first().map(|slot| (slot.first, &slot.partition))
+    }
+
+    /// Returns the blocks of the feed that are of an item. Returns `None` if there are none.
+    pub fn blocks_of(&self, toi: Toi) -> Option<BlockRun> {
+        let slots = self.slots_of(toi);
+        let (first, last) = (slots.first()?, slots.last()?);
+        Some(BlockRun { first: first.first, count: last.end() - first.first })
+    }
+
+    /// Returns the runs of an item's blocks.
+    fn slots_of(&self, toi: Toi) -> &[Slot] {
         // Manifests list their items in ascending order. Any other order is only slower.
-        let guess = self.slots.binary_search_by_key(&toi, |slot| slot.toi);
-        let slot = match guess {
-            Ok(place) => &self.slots[place],
-            Err(_) => self.slots.iter().find(|slot| slot.toi == toi)?,
-        };
-        Some((slot.first, &slot.partition))
+        let mut start = self.slots.partition_point(|slot| slot.toi < toi);
+        if self.slots.get(start).is_none_or(|slot| slot.toi != toi) {
+            start = self.slots.iter().position(|slot| slot.toi == toi).unwrap_or(0);
+        }
+        // In a manifest out of order, the guess may be in the midst of the item's runs.
+        while start > 0 && self.slots[start - 1].toi == toi {
+            start -= 1;
+        }
+        let len = self.slots[start..].iter().take_while(|slot| slot.toi == toi).count();
+        &self.slots[start..start + len]
     }
 }
 
-/// Returns runs of equally long blocks of these partitions, one after the other.
-pub(super) fn runs_of<'a>(partitions: impl Iterator<Item = &'a Partition>) -> Vec<(u32, u8)> {
+/// Returns runs of equally long blocks of these blocks of partitions, one after the other.
+pub(super) fn runs_of<'a>(
+    blocks: impl Iterator<Item = (&'a Partition, Range<u32>)>,
+) -> Vec<(u32, u8)> {
     let mut runs: Vec<(u32, u8)> = Vec::new();
-    for partition in partitions {
+    for (partition, blocks) in blocks {
         let small = partition.block_symbols(partition.blocks().saturating_sub(1));
         let large =
             partition.total_source_symbols() - u64::from(small) * u64::from(partition.blocks());
+        let end_of_large = blocks.end.min(large as u32).max(blocks.start);
         for (count, symbols) in
-            [(large as u32, small + 1), (partition.blocks() - large as u32, small)]
+            [(end_of_large - blocks.start, small + 1), (blocks.end - end_of_large, small)]
         {
             match runs.last_mut() {
                 _ if count == 0 => {}
@@ -201,6 +240,7 @@ pub(super) mod tests {
             modified_ns: None,
             mode: None,
             kind: ItemKind::File,
+            holes: None,
             media_type: String::new(),
             oti: Oti {
                 scheme: Scheme::ReedSolomon,
@@ -231,10 +271,16 @@ pub(super) mod tests {
             manifest_len in 1_u64..500,
             symbol_len in 1_u16..50,
             block_symbols in 1_u8..20,
+            hole in 0_u32..3,
         ) {
             let shape = BlockShape { symbol_len, block_symbols, sealed: false };
-            let items: Vec<_> =
+            let mut items: Vec<_> =
                 (1..).zip(&lens).map(|(toi, &len)| item(toi, len, shape)).collect();
+            for item in items.iter_mut().step_by(2) {
+                let blocks = Partition::new(&item.oti).unwrap().blocks();
+                let holes = (0..blocks).filter(|sbn| sbn % 3 == hole);
+                item.holes = Some(holes.map(|sbn| sbn..sbn + 1).collect());
+            }
             let layout = Layout::new(shape, manifest_len, &items).unwrap();
             let mut lengths = layout.runs().into_iter().flat_map(|(count, symbols)| {
                 std::iter::repeat_n(u32::from(symbols), count as usize)
@@ -246,13 +292,20 @@ pub(super) mod tests {
             let mut block = layout.manifest().blocks();
             for item in &items {
                 let partition = Partition::new(&item.oti).unwrap();
+                let first = block;
                 for sbn in 0..partition.blocks() {
                     let id = BlockId { toi: item.toi, sbn };
+                    if item.holes.iter().flatten().any(|hole| hole.contains(&sbn)) {
+                        prop_assert_eq!(layout.block_of(id), None);
+                        continue;
+                    }
                     prop_assert_eq!(layout.locate(block), Some(id));
                     prop_assert_eq!(layout.block_of(id), Some(block));
                     prop_assert_eq!(lengths.next(), Some(partition.block_symbols(sbn)));
                     block += 1;
                 }
+                let run = (block > first).then(|| BlockRun { first, count: block - first });
+                prop_assert_eq!(layout.blocks_of(item.toi), run);
             }
             prop_assert_eq!(lengths.next(), None);
             for first in 0..block + 2 {

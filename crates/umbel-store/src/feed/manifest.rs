@@ -5,7 +5,8 @@
 //! items, as consecutive pages of a catalog
 //! ```
 //!
-//! So that a block is right or wrong as soon as it is whole, and a wrong one costs itself only.
+//! So that a block is right or wrong as soon as it is whole, and a wrong one costs itself only. Blocks
+//! that are holes have no digest there.
 
 use umbel_fec::Partition;
 use umbel_wire::control;
@@ -60,7 +61,7 @@ pub struct Manifest {
     /// Number of further items at the source that it cannot send. On the wire, the pages carry the
     /// total number of items.
     pub left_out: u64,
-    /// Digests of all blocks of the items, in the same order.
+    /// Digests of all blocks of the items that are no holes, in the same order.
     pub blocks: Vec<Digest>,
 }
 
@@ -153,8 +154,9 @@ impl Manifest {
 /// Checks that there is a digest for each block of the items.
 fn check(items: &[ItemInfo], digests: &[Digest]) -> Result<(), ManifestError> {
     // Items that cannot be cut make no feed, which its layout will report.
-    let cut = items.iter().filter_map(|item| Partition::new(&item.oti).ok());
-    let blocks = cut.map(|partition| u64::from(partition.blocks())).sum();
+    let cut = items.iter().filter(|item| Partition::new(&item.oti).is_ok());
+    let runs = cut.flat_map(ItemInfo::data_blocks);
+    let blocks = runs.map(|run| u64::from(run.end - run.start)).sum();
     match digests.len() as u64 {
         digests if digests != blocks => Err(ManifestError::Digests { digests, blocks }),
         _ => Ok(()),

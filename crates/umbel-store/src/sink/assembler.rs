@@ -14,6 +14,7 @@ use super::item::{Item, SMALL_LEN, Shelf};
 use super::journal::Replay;
 use super::part::{BlockBuffer, Part};
 use super::tree::Role;
+use crate::holes;
 
 /// Number of blocks that are read back at once to continue the digest. The rest waits for the end.
 const CATCH_UP_BLOCKS: u32 = 8;
@@ -180,8 +181,12 @@ impl Assembler {
     /// Writes a small item's part file at once.
     pub(super) fn write_whole(&mut self, content: &[u8]) -> Result<Finished, SinkError> {
         let written = self.part.data().and_then(|file| {
-            file.write_all_at(content, 0)
-                .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
+            let written = match self.item.holes {
+                None => file.write_all_at(content, 0),
+                // The part file is new, and as long as the item.
+                Some(_) => holes::write(&file, content, 0).map(drop),
+            };
+            written.map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
             Finished::small(self.item.clone(), &file, &self.shelf)
         });
         self.part.release();

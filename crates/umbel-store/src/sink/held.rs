@@ -1,6 +1,7 @@
 //! The blocks and symbols held of an item.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use umbel_engine::repository::receiver;
 use umbel_fec::{Partition, SymbolSet};
@@ -26,13 +27,15 @@ pub struct HeldParts {
     partition: Partition,
     restored: SymbolSet,
     partial: BTreeMap<u32, HeldBlock>,
+    /// Runs of restored blocks that are holes, which nobody has received.
+    holes: Vec<Range<u32>>,
 }
 
 impl HeldParts {
     /// Creates the state of an item with this partition of which nothing is held.
     pub fn nothing(partition: Partition) -> HeldParts {
         let restored = SymbolSet::new(partition.blocks());
-        HeldParts { partition, restored, partial: BTreeMap::new() }
+        HeldParts { partition, restored, partial: BTreeMap::new(), holes: Vec::new() }
     }
 
     /// Creates the state from restored blocks and symbols of others.
@@ -41,7 +44,12 @@ impl HeldParts {
         restored: SymbolSet,
         partial: BTreeMap<u32, HeldBlock>,
     ) -> HeldParts {
-        HeldParts { partition, restored, partial }
+        HeldParts { partition, restored, partial, holes: Vec::new() }
+    }
+
+    /// Notes that these of the restored blocks are holes.
+    pub(super) fn with_holes(self, holes: Vec<Range<u32>>) -> HeldParts {
+        HeldParts { holes, ..self }
     }
 
     /// Returns the partition of the item into blocks and symbols.
@@ -59,10 +67,19 @@ impl HeldParts {
         self.restored.count()
     }
 
-    /// Returns the bytes of the restored blocks.
+    /// Returns the bytes of the restored blocks, without holes.
     pub fn restored_bytes(&self) -> u64 {
         let blocks = (0..self.partition.blocks()).filter(|&sbn| self.is_restored(sbn));
-        blocks.map(|sbn| self.partition.block_range(sbn)).map(|range| range.end - range.start).sum()
+        let bytes: u64 = blocks
+            .map(|sbn| self.partition.block_range(sbn))
+            .map(|range| range.end - range.start)
+            .sum();
+        let holes = self.holes.iter().filter(|hole| !hole.is_empty()).map(|hole| {
+            let [first, last] =
+                [hole.start, hole.end - 1].map(|sbn| self.partition.block_range(sbn));
+            last.end - first.start
+        });
+        bytes.saturating_sub(holes.sum())
     }
 
     /// Returns the symbols held of a block that is not restored; `None` if there are none.
@@ -110,7 +127,8 @@ impl HeldParts {
 /// complete, since the sink restores it by itself.
 impl From<&HeldParts> for receiver::Held {
     fn from(parts: &HeldParts) -> receiver::Held {
-        let mut held = receiver::Held::default();
+        let holes = parts.holes.clone();
+        let mut held = receiver::Held { holes, ..receiver::Held::default() };
         for sbn in (0..parts.partition.blocks()).filter(|&sbn| parts.missing_symbols(sbn) == 0) {
             match held.complete.last_mut() {
                 Some(run) if run.end == sbn => run.end += 1,

@@ -1,8 +1,9 @@
 //! An item as the threads of the sink share it, and the preparation of new items.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -42,6 +43,8 @@ pub(super) struct Item {
     pub(super) code: Code,
     /// Digests of its blocks, if they are known beforehand.
     pub(super) digests: OnceLock<Box<[Digest]>>,
+    /// Blocks that are holes, and not sent; `None` if the file is to have no holes.
+    pub(super) holes: Option<Vec<Range<u32>>>,
     /// Permissions and time to set on the file.
     pub(super) attributes: Attributes,
     /// Whether no more symbols are accepted, because the item is done, failed, or no longer wanted.
@@ -62,6 +65,23 @@ impl Item {
     /// Returns the number of bytes of the object.
     pub(super) fn len(&self) -> u64 {
         self.partition.object_len()
+    }
+
+    fn holes(&self) -> impl Iterator<Item = u32> {
+        self.holes.iter().flatten().flat_map(Range::clone)
+    }
+
+    /// Adds the holes to what a journal has: the part file has nothing but zeros there.
+    fn with_holes(&self, replay: Option<Replay>) -> Option<Replay> {
+        if self.holes().next().is_none() {
+            return replay;
+        }
+        let mut replay = replay.unwrap_or_else(|| Replay::nothing(self.partition.blocks()));
+        for sbn in self.holes().filter(|sbn| *sbn < self.partition.blocks()) {
+            replay.restored.insert(sbn);
+            replay.partial.remove(&sbn);
+        }
+        Some(replay)
     }
 
     pub(super) fn version(&self) -> Version {
@@ -152,6 +172,7 @@ impl Shelf {
             partition,
             code: Code::new(info.oti.scheme),
             digests: OnceLock::new(),
+            holes: info.holes.clone(),
             attributes: Attributes::of(info, self.preserve_times),
             closed: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
@@ -186,11 +207,12 @@ impl Shelf {
             let held = Held::AlreadyThere;
             return Ok(Prepared { item: Some(item.clone()), replay: None, held });
         }
-        let replay = self.replay(item)?;
+        let replay = item.with_holes(self.replay(item)?);
         let held = replay.as_ref().map_or_else(
             || HeldParts::nothing(item.partition),
             |replay| {
                 HeldParts::new(item.partition, replay.restored.clone(), replay.partial.clone())
+                    .with_holes(item.holes.clone().unwrap_or_default())
             },
         );
         self.reserve(item, &held)?;
@@ -321,13 +343,8 @@ impl Shelf {
         }
         let is_small = item.partition.blocks() <= 1 || item.len() <= SMALL_LEN;
         if is_whole && is_small && Shelf::digest(item, &part, Role::Part)? == item.key.item {
-            return Ok(Some(Replay {
-                restored: SymbolSet::full(item.partition.blocks()),
-                partial: BTreeMap::new(),
-                last_records: BTreeMap::new(),
-                trusted_len: 0,
-                dead_len: 0,
-            }));
+            let restored = SymbolSet::full(item.partition.blocks());
+            return Ok(Some(Replay { restored, ..Replay::nothing(item.partition.blocks()) }));
         }
         self.tree.remove(&item.place, Role::Journal)?;
         self.tree.remove(&item.place, Role::Part)?;

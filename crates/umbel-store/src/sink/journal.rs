@@ -84,6 +84,19 @@ pub struct Replay {
     pub dead_len: u64,
 }
 
+impl Replay {
+    /// Returns the content of a journal without records, of an item with this number of blocks.
+    pub fn nothing(blocks: u32) -> Replay {
+        Replay {
+            restored: SymbolSet::new(blocks),
+            partial: BTreeMap::new(),
+            last_records: BTreeMap::new(),
+            trusted_len: 0,
+            dead_len: 0,
+        }
+    }
+}
+
 /// Reads a journal. Returns `None` if it is not a journal or is one of another version of the item.
 /// `boot` is the ID of the running kernel. Reads the whole journal in pieces of at most a few MiB.
 ///

@@ -16,6 +16,7 @@ use super::errors::SinkError;
 use super::item::Item;
 use super::journal::{self, MAX_REPAIRS_LEN, Record, Replay, Symbols, read_record};
 use super::tree::{Role, Tree};
+use crate::holes;
 use offsets::Offsets;
 
 /// Number of bytes of records from which they are written. A due checkpoint writes fewer.
@@ -84,6 +85,8 @@ pub(super) struct Part {
     /// Last run of restored blocks, not recorded yet: the first block and the number of blocks.
     restored_run: Option<(u32, u32)>,
     restored: SymbolSet,
+    /// Blocks that may not be all zeros on the disk; `None` if any of them may not.
+    touched: Option<BTreeSet<u32>>,
     /// Offset of the last record about the symbols of a block.
     symbols: Offsets,
     dead_len: u64,
@@ -114,6 +117,7 @@ impl Part {
             restored_run: None,
             restored: replay
                 .map_or_else(|| SymbolSet::new(blocks), |replay| replay.restored.clone()),
+            touched: replay.is_none_or(|replay| replay.trusted_len == 0).then(BTreeSet::new),
             symbols,
             dead_len: replay.map_or(0, |replay| replay.dead_len),
             begun: false,
@@ -162,7 +166,12 @@ impl Part {
     pub(super) fn write_restored(&mut self, sbn: u32, block: &[u8]) -> Result<(), SinkError> {
         let range = self.item.partition.block_range(sbn);
         let len = (range.end - range.start) as usize;
-        self.write_data(&block[..len], range.start)?;
+        let zeros = self.touched.as_ref().is_some_and(|touched| !touched.contains(&sbn));
+        if self.item.holes.is_some() && zeros {
+            self.write_around_zeros(&block[..len], range.start)?;
+        } else {
+            self.write_data(&block[..len], range.start)?;
+        }
         self.set_restored(sbn);
         Ok(())
     }
@@ -183,6 +192,7 @@ impl Part {
 
     /// Saves symbols of a block that cannot be restored yet.
     pub(super) fn save_symbols(&mut self, sbn: u32, block: &BlockBuffer) -> Result<(), SinkError> {
+        self.touch(sbn);
         let symbol_len = usize::from(self.item.partition.symbol_len());
         for (first, count) in runs(&block.source) {
             let start = self.item.partition.symbol_range(sbn, first).start;
@@ -270,6 +280,7 @@ impl Part {
 
     /// Records that nothing of the block is held.
     pub(super) fn drop_block(&mut self, sbn: u32) -> Result<(), SinkError> {
+        self.touch(sbn);
         self.end_run();
         self.symbols.set(sbn, 0);
         self.restored.remove(sbn);
@@ -489,6 +500,22 @@ impl Part {
             }
             _ => None,
         }))
+    }
+
+    /// Notes that the block may not be all zeros on the disk.
+    fn touch(&mut self, sbn: u32) {
+        if let Some(touched) = self.touched.as_mut().filter(|_| self.item.holes.is_some()) {
+            touched.insert(sbn);
+        }
+    }
+
+    /// Writes bytes where nothing but zeros is, without the pages that are zeros.
+    fn write_around_zeros(&mut self, bytes: &[u8], offset: u64) -> Result<(), SinkError> {
+        let written = holes::write(&*self.data()?, bytes, offset)
+            .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
+        self.dirty_len += written;
+        self.changed = true;
+        Ok(())
     }
 
     fn write_data(&mut self, bytes: &[u8], offset: u64) -> Result<(), SinkError> {

@@ -543,6 +543,7 @@ mod tests {
                 modified_ns: None,
                 mode: None,
                 kind: ItemKind::File,
+                holes: None,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::NoCode,

@@ -92,6 +92,7 @@ fn found(archive: &Arc<Archive>, response: &Response) -> Found {
         modified_ns: response.date_ns,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: response.media_type.clone(),
         place: Place::Record(Arc::clone(archive), response.record),
     }

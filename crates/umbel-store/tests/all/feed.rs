@@ -1,6 +1,7 @@
 //! A feed of files from the disk of a source to that of a receiver.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,11 @@ impl Source {
         let repository = Repository::open_all(paths, options).unwrap();
         let catalog = repository.catalog();
         let items = catalog.select(&[], 0, 1000).unwrap().items;
-        let digests = |item: &Arc<Item>| catalog.digests(item.toi()).unwrap();
+        let digests = |item: &Arc<Item>| {
+            let all = catalog.digests(item.toi()).unwrap();
+            let data = item.info().data_blocks().into_iter().flatten();
+            data.map(|sbn| all[sbn as usize]).collect::<Vec<_>>()
+        };
         let blocks = items.iter().flat_map(digests).collect();
         let infos: Vec<_> = items.iter().map(|item| item.info()).collect();
         let (wake, ready) = unbounded();
@@ -403,4 +408,41 @@ fn two_paths_of_one_name_are_refused() {
     let paths = [place.path().join("x/a"), place.path().join("y/a")];
     let error = Repository::open_all(&paths, RepositoryOptions::default()).unwrap_err();
     assert!(error.to_string().contains("named a"), "{error}");
+}
+
+#[test]
+fn holes_are_no_blocks_of_the_feed_and_holes_again_at_the_receiver() {
+    let place = TempDir::new().unwrap();
+    files(place.path(), &[("a", 5_000), ("z", 5_000)]);
+    let mut content = vec![0; 1 << 20];
+    content[100_000..110_000].copy_from_slice(&noise(5, 10_000));
+    content[900_003] = 1;
+    let path = place.path().join("image");
+    let image = fs::File::create(&path).unwrap();
+    image.set_len(content.len() as u64).unwrap();
+    image.write_all_at(&content[100_000..110_000], 100_000).unwrap();
+    image.write_all_at(&[1], 900_003).unwrap();
+    drop(image);
+    let allocated = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    if allocated(&path) > 100_000 {
+        eprintln!("SKIPPED: {} has no holes", place.path().display());
+        return;
+    }
+    for shape in [SHAPE, SEALED] {
+        let mut source = Source::cut(&[place.path().to_owned()], shape);
+        let lengths = source.lengths();
+        let bytes = lengths.iter().map(|k| k * 100).sum::<u32>();
+        assert!(bytes < 60_000, "{bytes} bytes of blocks, of which 31,000 are data");
+        let out = TempDir::new().unwrap();
+        let mut sink = Keeper::of(out.path(), &source);
+        let (first, held) = sink.take_manifest(&mut source, &lengths);
+        assert_eq!(held, []);
+        for block in first..lengths.len() as u32 {
+            sink.block(&mut source, block, lengths[block as usize]);
+        }
+        sink.wait_for_items(3);
+        assert!(fs::read(out.path().join("image")).unwrap() == content);
+        assert!(allocated(&out.path().join("image")) < 100_000);
+        assert_eq!(fs::read(out.path().join("z")).unwrap(), noise(1, 5_000));
+    }
 }

@@ -14,6 +14,7 @@ fn seeds() -> Vec<corpus::Seed> {
         modified_ns: Some(1),
         mode: Some(0o644),
         kind: ItemKind::File,
+        holes: None,
         media_type: "text/plain".to_owned(),
         oti: Oti {
             scheme: Scheme::ReedSolomon,

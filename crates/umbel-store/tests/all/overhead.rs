@@ -52,6 +52,7 @@ fn manifest_len(blocks: usize) -> usize {
         modified_ns: None,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: String::new(),
         oti,
     };

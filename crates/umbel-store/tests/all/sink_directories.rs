@@ -9,7 +9,7 @@ use umbel_store::sink::{Held, NameError, SinkError, SinkOptions};
 use umbel_wire::Scheme;
 use umbel_wire::repository::{ItemInfo, ItemKind};
 
-use crate::sink_support::{Client, Served};
+use crate::sink_support::{Client, Served, StoreBlock};
 
 const LONG_AGO_NS: i64 = 981_173_106_123_456_789;
 
@@ -26,11 +26,7 @@ fn add(client: &Client, info: &ItemInfo) {
 fn receive(client: &mut Client, served: &Served) {
     client.add(served);
     for sbn in 0..served.partition.blocks() {
-        assert!(crate::sink_support::StoreBlock::store_block(
-            &mut client.sink,
-            served.block(sbn),
-            served.block_bytes(sbn)
-        ));
+        assert!(client.sink.store_block(served.block(sbn), served.block_bytes(sbn)));
     }
     client.wait_done(served);
 }

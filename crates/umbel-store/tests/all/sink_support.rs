@@ -62,6 +62,7 @@ impl Served {
             modified_ns: Some(1_234_567_890_123_456_789),
             mode: None,
             kind: ItemKind::File,
+            holes: None,
             media_type: String::new(),
             oti,
         };

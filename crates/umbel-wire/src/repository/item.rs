@@ -12,9 +12,13 @@
 //! 7. the media type: length and bytes if `MEDIA`; otherwise absent, and equal to the previous one
 //!    if `SAME_MEDIA`, or empty;
 //! 8. the object's length; and, unless `SAME_OTI` says that they equal the previous ones: FEC
-//!    Encoding ID, symbol length, source symbols, encoding symbols of a block.
+//!    Encoding ID, symbol length, source symbols, encoding symbols of a block;
+//! 9. if `HOLES`, the number of runs of blocks that are holes; and of each, the number of blocks
+//!    since the run before, and its own.
 
-use super::{ItemInfo, ItemKind, limits};
+use std::ops::Range;
+
+use super::{ItemInfo, ItemKind, Need, NeedRun, limits};
 use crate::codec::{Reader, put_bytes, put_signed, put_varint};
 use crate::{Digest, Oti, ParseError, Scheme, Toi};
 
@@ -30,10 +34,15 @@ const MORE: u8 = 128;
 
 /// In the second byte: a directory, which has no content.
 const DIRECTORY: u8 = 1;
+/// In the second byte: a file with holes, whose blocks follow.
+const HOLES: u8 = 2;
 
 /// Maximum length of an item in bytes without its name and media type: two bytes of flags, TOI,
 /// two lengths, digest, time, permissions, and OTI.
 const FIXED_LEN: usize = 2 + 5 + 2 + 2 + 32 + 10 + 2 + 10 + 1 + 3 + 3 + 3;
+
+/// Maximum length of a run of holes in bytes.
+const HOLE_LEN: usize = 5 + 5;
 
 /// State from the previous items, to which an item is relative.
 #[derive(Default)]
@@ -52,7 +61,41 @@ impl ItemInfo {
     /// Returns the maximum length of the item in a page in bytes, by which a page is kept below
     /// [`MAX_BODY`](crate::control::MAX_BODY).
     pub fn max_wire_len(&self) -> usize {
-        FIXED_LEN + self.name.len() + self.media_type.len()
+        let holes = self.holes.as_ref().map_or(0, |holes| 2 + holes.len() * HOLE_LEN);
+        FIXED_LEN + self.name.len() + self.media_type.len() + holes
+    }
+
+    /// Returns the number of source blocks of an object.
+    fn blocks(oti: &Oti) -> u64 {
+        let symbols = oti.object_len.div_ceil(u64::from(oti.symbol_len.max(1)));
+        symbols.div_ceil(u64::from(oti.max_block_symbols.max(1)))
+    }
+
+    /// Returns the runs of source blocks that are no holes, ascending.
+    pub fn data_blocks(&self) -> Vec<Range<u32>> {
+        let end = u32::try_from(ItemInfo::blocks(&self.oti)).unwrap_or(u32::MAX);
+        let (mut data, mut at) = (Vec::new(), 0);
+        for hole in self.holes.iter().flatten() {
+            data.push(at..hole.start);
+            at = hole.end;
+        }
+        data.push(at..end);
+        data.retain(|run| run.start < run.end);
+        data
+    }
+
+    /// Returns what a client needs that has nothing.
+    pub fn need(&self) -> Need {
+        if self.holes.as_ref().is_none_or(Vec::is_empty) {
+            return Need::Whole;
+        }
+        let runs = self.data_blocks().into_iter();
+        let run = |run: Range<u32>| NeedRun {
+            first_block: run.start,
+            blocks: run.end - run.start,
+            symbols: u16::MAX,
+        };
+        Need::Symbols(runs.map(run).collect())
     }
 }
 
@@ -89,6 +132,7 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
         ItemKind::File => 0,
         ItemKind::Directory => DIRECTORY,
     };
+    let more = more | if item.holes.is_some() { HOLES } else { 0 };
     out.push(
         media
             | if more == 0 { 0 } else { MORE }
@@ -120,6 +164,15 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
         put_varint(out, u64::from(item.oti.symbol_len));
         put_varint(out, u64::from(item.oti.max_block_symbols));
         put_varint(out, u64::from(item.oti.max_encoding_symbols));
+    }
+    if let Some(holes) = &item.holes {
+        put_varint(out, holes.len() as u64);
+        let mut at = 0;
+        for hole in holes {
+            put_varint(out, u64::from(hole.start - at));
+            put_varint(out, u64::from(hole.end - hole.start));
+            at = hole.end;
+        }
     }
 }
 
@@ -154,12 +207,12 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
     if both(MEDIA | SAME_MEDIA) || both(MODE | SAME_MODE) {
         return Err(reader.bad("unknown flags of an item"));
     }
-    let kind = match flags & MORE {
-        0 => ItemKind::File,
-        _ => match reader.byte()? {
-            DIRECTORY => ItemKind::Directory,
-            _ => return Err(reader.bad("an unknown kind of item")),
-        },
+    let more = if flags & MORE == 0 { 0 } else { reader.byte()? };
+    let kind = match more {
+        0 if flags & MORE == 0 => ItemKind::File,
+        HOLES => ItemKind::File,
+        DIRECTORY => ItemKind::Directory,
+        _ => return Err(reader.bad("an unknown kind of item")),
     };
     let toi = before.next_toi.checked_add(reader.signed()?);
     let toi = toi.and_then(|toi| u32::try_from(toi).ok());
@@ -198,7 +251,29 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
     if kind != ItemKind::File && object_len > 0 {
         return Err(reader.bad("a directory with content"));
     }
-    Ok(ItemInfo { toi, name, kind, digest, modified_ns, mode, media_type, oti })
+    let holes = if more & HOLES == 0 { None } else { Some(read_holes(reader, &oti)?) };
+    Ok(ItemInfo { toi, name, kind, digest, modified_ns, mode, holes, media_type, oti })
+}
+
+fn read_holes(reader: &mut Reader<'_>, oti: &Oti) -> Result<Vec<Range<u32>>, ParseError> {
+    let count: usize = reader.number()?;
+    if count > limits::HOLES {
+        return Err(reader.bad("too many holes"));
+    }
+    let blocks = ItemInfo::blocks(oti);
+    // Each takes two bytes at least, so that memory is in proportion to what was received.
+    let mut holes: Vec<Range<u32>> = Vec::new();
+    for _ in 0..count {
+        let at = holes.last().map_or(0, |last| last.end);
+        let (gap, len): (u32, u32) = (reader.number()?, reader.number()?);
+        let start = at.checked_add(gap).filter(|_| gap > 0 || holes.is_empty());
+        let end = start.and_then(|start| start.checked_add(len)).filter(|_| len > 0);
+        match (start, end) {
+            (Some(start), Some(end)) if u64::from(end) <= blocks => holes.push(start..end),
+            _ => return Err(reader.bad("holes out of order, or beyond the end")),
+        }
+    }
+    Ok(holes)
 }
 
 fn read_oti(reader: &mut Reader<'_>, object_len: u64) -> Result<Oti, ParseError> {

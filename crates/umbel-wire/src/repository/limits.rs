@@ -13,6 +13,8 @@ pub const REASON_LEN: usize = 4096;
 pub const NAME_LEN: usize = 4096;
 /// Maximum length of a media type in bytes: twice the 127 of [RFC 6838 §4.2] and the slash.
 pub const MEDIA_TYPE_LEN: usize = 255;
+/// Maximum number of runs of blocks of an item that are holes.
+pub const HOLES: usize = 1 << 12;
 /// Maximum length of a pattern in bytes.
 pub const PATTERN_LEN: usize = 1024;
 /// Maximum number of patterns in a query.

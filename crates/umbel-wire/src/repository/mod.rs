@@ -14,6 +14,7 @@
 //! Emitting does not check; the peer refuses a message that exceeds a limit.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -93,6 +94,10 @@ pub struct ItemInfo {
     pub modified_ns: Option<i64>,
     /// Permissions of the file or directory: read, write and execute for owner, group and others.
     pub mode: Option<u16>,
+    /// The source blocks that are holes: they have nothing but zeros, and need not be sent. Runs in
+    /// ascending order, neither empty nor touching each other, at most [`limits::HOLES`]. `None` if
+    /// the file has no holes, and an empty list if it has some, but none that is a whole block.
+    pub holes: Option<Vec<Range<u32>>>,
     /// Media type, or empty if unknown.
     pub media_type: String,
     /// Object transmission information, with the item's size.

@@ -1,6 +1,9 @@
 //! Messages beyond their limits are refused, and messages at the limits are not. Emitting does not
 //! check, so each invalid message is built like a valid one.
 
+#![expect(clippy::single_range_in_vec_init, reason = "a list of holes with one hole")]
+
+use std::ops::Range;
 use std::time::Duration;
 
 use umbel_wire::lms::{self, Message as Lms, Request, Summary, TurningPoint, UnitSet};
@@ -76,6 +79,7 @@ fn item() -> ItemInfo {
         modified_ns: None,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: String::new(),
         oti: OTI,
     }
@@ -209,6 +213,23 @@ fn items_have_a_name_and_an_oti_within_limits() {
     let directory = |oti| page(vec![ItemInfo { kind: ItemKind::Directory, oti, ..item() }]);
     accepted_from_server(&directory(Oti { object_len: 0, ..OTI }));
     refused_from_server(&directory(OTI), "a directory with content");
+    // Ten blocks, the last of which is not full.
+    let oti = Oti { object_len: 9 * 128 * 1376 + 1, ..OTI };
+    let holes =
+        |holes: &[Range<u32>]| page(vec![ItemInfo { holes: Some(holes.to_vec()), oti, ..item() }]);
+    accepted_from_server(&holes(&[]));
+    accepted_from_server(&holes(&[0..1, 2..5, 9..10]));
+    accepted_from_server(&holes(&[0..10]));
+    for bad in [&[3..3][..], &[0..11], &[10..11], &[2..3, 3..4]] {
+        refused_from_server(&holes(bad), "holes");
+    }
+    let many = |count: u32| ItemInfo {
+        oti: Oti { object_len: 1 << 40, ..OTI },
+        holes: Some((0..count).map(|n| 2 * n..2 * n + 1).collect()),
+        ..item()
+    };
+    accepted_from_server(&page(vec![many(limits::HOLES as u32)]));
+    refused_from_server(&page(vec![many(limits::HOLES as u32 + 1)]), "too many holes");
     let oti = Oti { max_encoding_symbols: 256, ..OTI };
     refused_from_server(&page(vec![ItemInfo { oti, ..item() }]), "encoding symbols");
     // The OTI equals the previous one but for its length, which is checked nevertheless.
@@ -351,4 +372,21 @@ fn a_set_of_units_reaches_32_beyond_its_first() {
     assert_eq!(set.iter().collect::<Vec<_>>(), [10, 11, 42]);
     assert_eq!(set.with(43), None);
     assert_eq!(set.with(9), None);
+}
+
+#[test]
+fn a_client_that_has_nothing_needs_all_but_the_holes() {
+    let oti = Oti { object_len: 9 * 128 * 1376 + 1, ..OTI };
+    let sparse = |holes| ItemInfo { holes, oti, ..item() };
+    assert_eq!(sparse(None).need(), Need::Whole);
+    assert_eq!(sparse(Some(vec![])).need(), Need::Whole);
+    assert_eq!(sparse(Some(vec![0..1, 4..6])).data_blocks(), [1..4, 6..10]);
+    let run = |first_block, blocks| umbel_wire::repository::NeedRun {
+        first_block,
+        blocks,
+        symbols: u16::MAX,
+    };
+    let need = sparse(Some(vec![0..1, 4..6])).need();
+    assert_eq!(need, Need::Symbols(vec![run(1, 3), run(6, 4)]));
+    assert_eq!(sparse(Some(vec![0..10])).need(), Need::Symbols(vec![]));
 }

@@ -200,6 +200,7 @@ fn twenty_thousand_items_take_less_than_two_megabytes() {
             modified_ns: Some(1_700_000_000_000_000_000 + i64::from(n) * 1_234_567_891),
             mode: None,
             kind: ItemKind::File,
+            holes: None,
             media_type: "image/jpeg".to_owned(),
             oti: umbel_wire::Oti {
                 scheme: umbel_wire::Scheme::ReedSolomon,

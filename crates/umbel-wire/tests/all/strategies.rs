@@ -1,6 +1,7 @@
 //! Strategies for every packet and message that Umbel can send.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -105,6 +106,15 @@ fn digests() -> impl Strategy<Value = Digest> {
     prop_oneof![Just([0; 32]), any::<[u8; 32]>()].prop_map(Digest)
 }
 
+/// Returns every third block, and the last one.
+fn holes(oti: &Oti) -> Vec<Range<u32>> {
+    let symbols = oti.object_len.div_ceil(oti.symbol_len.into());
+    let blocks = symbols.div_ceil(oti.max_block_symbols.into()) as u32;
+    let thirds = (0..blocks.min(20)).filter(|block| block % 3 == 1 && block + 1 < blocks);
+    let last = (blocks % 2 == 1 && blocks % 3 == 1).then_some(blocks.wrapping_sub(1));
+    thirds.chain(last).map(|block| block..block + 1).collect()
+}
+
 pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
     let media = prop_oneof![Just(String::new()), Just("text/plain".to_owned()), strings(255)];
     let name = strings(limits::NAME_LEN)
@@ -129,6 +139,7 @@ pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
                 0 if directory => ItemKind::Directory,
                 _ => ItemKind::File,
             },
+            holes: (directory && oti.object_len > 0).then(|| holes(&oti)),
             digest,
             modified_ns,
             mode,

@@ -252,6 +252,7 @@ fn page() -> ServerMessage {
         modified_ns: (toi > 0).then_some(1_700_000_000_000_000_000),
         mode: (toi > 0).then_some(if toi == 8 { 0o755 } else { 0o644 }),
         kind: ItemKind::File,
+        holes: None,
         media_type: "text/plain".to_owned(),
         oti: oti(scheme),
     };

@@ -286,6 +286,7 @@ mod tests {
             modified_ns: None,
             mode: None,
             kind: ItemKind::File,
+            holes: None,
             media_type: String::new(),
             oti: umbel_wire::Oti {
                 scheme: umbel_wire::Scheme::NoCode,

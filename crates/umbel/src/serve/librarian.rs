@@ -9,7 +9,7 @@ use umbel_engine::host::Mailbox;
 use umbel_engine::repository::{SourceCommand, symbol_digest};
 use umbel_engine::symbols::BlockId;
 use umbel_engine::units::counted;
-use umbel_store::Repository;
+use umbel_store::{Item, Repository};
 use umbel_wire::repository::{ItemInfo, SymbolKey, SymbolRun, limits};
 use umbel_wire::{Toi, control};
 
@@ -190,7 +190,8 @@ impl Librarian {
             Err(error) => self.fail(session, query, error.to_string()),
             Ok(page) if page.total == 0 => self.fail(session, query, nothing(patterns)),
             Ok(page) => {
-                let items = page.items.iter().map(|item| item.info()).collect();
+                let shown = |item: &Arc<Item>| ItemInfo { holes: None, ..item.info() };
+                let items = page.items.iter().map(shown).collect();
                 let (total, next) = (page.total, page.next);
                 self.page(session, query, items, (total, next), false);
             }

@@ -80,8 +80,17 @@ impl NumberSet {
 pub struct Held {
     /// Runs of source blocks that are complete.
     pub complete: Vec<Range<u32>>,
+    /// Runs among them that the server does not send: holes of the item.
+    pub holes: Vec<Range<u32>>,
     /// Encoding symbol IDs held of other blocks, by block.
     pub partial: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Held {
+    /// Returns whether nothing is held but what the server does not send.
+    pub(super) fn is_nothing_sent(&self) -> bool {
+        self.partial.is_empty() && self.complete == self.holes
+    }
 }
 
 /// Effect of a new symbol.
@@ -415,6 +424,7 @@ mod tests {
     fn what_a_huge_item_needs_is_told_by_runs() {
         // 2^24 blocks; the last three have 7 symbols, the others 8.
         let held = Held {
+            holes: Vec::new(),
             complete: vec![5..1 << 20, 4_000_000_000..u32::MAX],
             partial: [(2, vec![0, 1, 2]), (u32::MAX, vec![0])].into(),
         };
@@ -438,8 +448,11 @@ mod tests {
 
     #[test]
     fn symbols_without_a_code_are_told_by_runs_up_to_the_limit_of_a_message() {
-        let held =
-            Held { complete: std::iter::once(0..1).collect(), partial: [(1, vec![0, 3])].into() };
+        let held = Held {
+            complete: std::iter::once(0..1).collect(),
+            holes: Vec::new(),
+            partial: [(1, vec![0, 3])].into(),
+        };
         let item = item(Scheme::NoCode, (1 << 32) - (1 << 16), u16::MAX, &held);
         let Need::Exact(runs) = item.whole_need() else { panic!() };
         assert_eq!((runs.len(), item.partition.blocks()), (1 << 16, 1 << 16));

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use umbel_fec::Partition;
 use umbel_wire::alc::{DataHeader, DataPacket};
-use umbel_wire::repository::{Announcement, ClientMessage, Need, ServerMessage};
+use umbel_wire::repository::{Announcement, ClientMessage, ServerMessage};
 use umbel_wire::sealed::SealedHeader;
 use umbel_wire::{Channel, Oti, Toi};
 
@@ -262,6 +262,8 @@ impl<K: SymbolSink> Receiver<K> {
     ) -> Result<(), ReceiverCommandError> {
         let partition = Partition::new(&oti)
             .map_err(|error| ReceiverCommandError::BadItem(toi, error.to_string()))?;
+        // What the server sends whom it owes everything.
+        let is_asked_for = requested && held.is_nothing_sent();
         let item = Box::new(Item::new(oti, partition, held, now));
         let need = item.whole_need();
         self.items.insert(toi, item);
@@ -278,7 +280,7 @@ impl<K: SymbolSink> Receiver<K> {
         if !self.fallback.is_multicast() {
             return self.say(ClientMessage::Unicast { toi, need });
         }
-        if !requested || need != Need::Whole {
+        if !is_asked_for {
             self.say(ClientMessage::Want { toi, need })?;
         }
         Ok(())

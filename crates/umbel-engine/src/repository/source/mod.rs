@@ -344,10 +344,10 @@ impl<S: SymbolSource> Source<S> {
             }
             SourceCommand::Page { session, query, items, total, next, wanted } => {
                 // The client must know its items before it hears of their transmissions.
-                let wants: Vec<(Toi, Oti)> = items.iter().map(|i| (i.toi, i.oti)).collect();
+                let wants: Vec<_> = items.iter().map(|i| ((i.toi, i.oti), i.need())).collect();
                 self.say(session, ServerMessage::Page { query, items, total, next });
-                for item in wants.into_iter().filter(|_| wanted) {
-                    self.want(now, session, item, &Need::Whole);
+                for (item, need) in wants.into_iter().filter(|_| wanted) {
+                    self.want(now, session, item, &need);
                 }
             }
             SourceCommand::Failed { session, query, reason } => {

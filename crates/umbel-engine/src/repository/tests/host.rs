@@ -314,6 +314,7 @@ fn info(world: &mut World, number: &str) -> ItemInfo {
         modified_ns: None,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: String::new(),
         oti: world.source.symbols_mut().objects[&toi].oti,
     }

@@ -140,6 +140,7 @@ fn item() -> ItemInfo {
         modified_ns: None,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: String::new(),
         oti: Oti {
             scheme: Scheme::ReedSolomon,

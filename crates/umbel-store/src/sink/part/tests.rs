@@ -17,7 +17,7 @@ fn shelf(directory: &Path) -> Shelf {
         check_space: false,
         preserve_times: false,
         overwrite: false,
-        directories: Default::default(),
+        directories: super::super::directories::Directories::default(),
         brought: std::sync::Mutex::default(),
         last: std::sync::OnceLock::new(),
         hidden: false,
@@ -43,6 +43,7 @@ fn item(shelf: &Shelf) -> Arc<Item> {
         modified_ns: None,
         mode: None,
         kind: ItemKind::File,
+        holes: None,
         media_type: String::new(),
         oti,
     };

@@ -194,10 +194,10 @@ impl<S: FeedStore> Content<S> {
             // Blocks of an earlier run may be wrong.
             SinkEvent::DigestMismatch { toi } => self.store.check_blocks(toi),
             SinkEvent::BlocksDropped { toi, blocks } => {
-                for block in blocks.into_iter().map(|sbn| BlockId { toi, sbn }) {
-                    if let Some(block) = self.store.block_of(block)
-                        && !self.receive_again(io, block)
-                    {
+                for id in blocks.into_iter().map(|sbn| BlockId { toi, sbn }) {
+                    // What the list of files calls a hole is not sent at all.
+                    let again = self.store.block_of(id).map(|block| self.receive_again(io, block));
+                    if again != Some(true) {
                         return self.cancel(io, toi, DAMAGED);
                     }
                 }

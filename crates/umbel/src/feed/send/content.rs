@@ -158,9 +158,11 @@ impl Opened {
                 bail!("interrupted");
             }
             observer.hashing(hashed, bytes);
-            digests.extend(catalog.digests(item.toi()).context("cannot send")?);
+            let all = catalog.digests(item.toi()).context("cannot send")?;
+            let info = item.info();
+            digests.extend(info.data_blocks().into_iter().flatten().map(|sbn| all[sbn as usize]));
             hashed += item.size();
-            infos.push(item.info());
+            infos.push(info);
         }
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {
             let mailbox = mailbox.clone();

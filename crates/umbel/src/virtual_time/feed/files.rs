@@ -51,6 +51,7 @@ impl Files {
                 modified_ns: None,
                 mode: None,
                 kind: ItemKind::File,
+                holes: None,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,

@@ -46,6 +46,7 @@ impl Catalog {
                 modified_ns: None,
                 mode: None,
                 kind: ItemKind::File,
+                holes: None,
                 media_type: String::new(),
                 oti: Oti {
                     scheme: Scheme::ReedSolomon,
