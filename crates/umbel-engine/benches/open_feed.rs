@@ -83,6 +83,7 @@ fn ask(nonce: u64) -> Body {
         standing: Standing::default(),
         name: String::new(),
         parent: Some(id(0)),
+        by_unicast: false,
     })
 }
 

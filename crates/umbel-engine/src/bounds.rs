@@ -225,6 +225,15 @@ pub(crate) const DIGESTS: Bound = Bound {
     test: "tmtp::source::digests::a_host_that_asks_without_end_leaves_others_their_turn",
 };
 
+/// Receivers of a feed that multicast does not reach.
+pub(crate) const BY_UNICAST: Bound = Bound {
+    what: "receivers of a feed that get it by unicast",
+    all: 256,
+    of_host: Share::Of(16),
+    full: WhenFull::Refused,
+    test: "tmtp::source::unicast::one_host_has_a_share_of_the_lines",
+};
+
 /// Routers that have returned a cookie.
 pub(crate) const ROUTERS: Bound = Bound {
     what: "routers that a node of a feed sends repairs to",
@@ -360,6 +369,7 @@ pub fn rows() -> Vec<Row> {
         &MEMBERS,
         &REPORTERS,
         &DIGESTS,
+        &BY_UNICAST,
         &ROUTERS,
         &LMS_CHANNELS,
         &SMO_CONNECTIONS,

@@ -29,6 +29,8 @@ const FIRST_HALF: u16 = 0x14A0;
 const STAMPED_HALF: u16 = 0x1CA0;
 /// Length of the LCT header in 32-bit words, without a stamp.
 const LCT_WORDS: u8 = 5;
+/// Length of what precedes a piece of a symbol, in bytes.
+pub const PIECE_LEN: usize = 4;
 /// Maximum of encoding symbol IDs and source block lengths: the code has no more symbols.
 const MAX_SYMBOLS: u16 = 255;
 
@@ -156,6 +158,42 @@ impl<'a> SmallBlockPacket<'a> {
     }
 }
 
+/// A piece of a symbol that is too long for a packet. It stands in the symbol's place: offset and
+/// length of the symbol, 16 bits each, and the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Place of its first byte in the symbol.
+    pub offset: u16,
+    /// Length of the symbol.
+    pub of: u16,
+    /// The bytes, at least one, all within the symbol.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Piece<'a> {
+    /// Returns what precedes the bytes.
+    pub fn head(offset: u16, of: u16) -> [u8; PIECE_LEN] {
+        let ([a, b], [c, d]) = (offset.to_be_bytes(), of.to_be_bytes());
+        [a, b, c, d]
+    }
+
+    /// Parses what stands in the place of a symbol.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is nothing, or more than the symbol has.
+    pub fn parse(bytes: &'a [u8]) -> Result<Piece<'a>, ParseError> {
+        let have = bytes.len();
+        let truncated = ParseError::Truncated { what: "piece of a symbol", need: PIECE_LEN, have };
+        let (&[a, b, c, d], bytes) = bytes.split_first_chunk::<PIECE_LEN>().ok_or(truncated)?;
+        let (offset, of) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        if bytes.is_empty() || usize::from(offset) + bytes.len() > usize::from(of) {
+            return Err(bad("piece of a symbol", "empty, or beyond its end"));
+        }
+        Ok(Piece { offset, of, bytes })
+    }
+}
+
 fn bad(what: &'static str, problem: &'static str) -> ParseError {
     ParseError::Value { what, problem }
 }
@@ -223,6 +261,16 @@ pub(crate) mod tests {
         let mut other = packet(HEADER);
         other[3] = 5;
         assert_eq!(SmallBlockPacket::parse(&other), Err(ParseError::Codepoint(5)));
+    }
+
+    #[test]
+    fn a_piece_lies_within_its_symbol() {
+        let piece = |offset, of, bytes: &[u8]| [&Piece::head(offset, of)[..], bytes].concat();
+        let bytes = piece(2, 5, b"abc");
+        assert_eq!(Piece::parse(&bytes), Ok(Piece { offset: 2, of: 5, bytes: b"abc" }));
+        for wrong in [piece(3, 5, b"abc"), piece(2, 5, b""), vec![0; 3], piece(u16::MAX, 9, b"a")] {
+            assert!(Piece::parse(&wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use umbel_wire::Tsi;
 use umbel_wire::reception::ChannelStamp;
-use umbel_wire::small_block::SmallBlockHeader;
+use umbel_wire::small_block::{PIECE_LEN, Piece, SmallBlockHeader};
 
 use crate::symbols::Load;
 use crate::tmtp::{FEED, Purpose};
@@ -155,6 +155,25 @@ pub(crate) fn push_packet(
     let mut head = [0; SmallBlockHeader::STAMPED_LEN];
     let len = header.emit(&mut head).expect("the buffer has the header's length");
     buf.push(&head[..len], symbol);
+}
+
+/// Writes a packet with a piece of a symbol, whose offset and length of the symbol are `place`.
+pub(crate) fn push_piece(
+    (now, buf): (Instant, &mut TransmitBuf),
+    numbers: &mut ChannelNumbers,
+    feed: Tsi,
+    index: u32,
+    name: (u32, u8, u32),
+    place: (usize, usize),
+    piece: Bytes,
+) {
+    let stamp = Some(numbers.stamp(now, buf.len()));
+    let header = SmallBlockHeader { stamp, ..header_of(feed, (Purpose::Piece, index), name) };
+    let mut head = [0; SmallBlockHeader::STAMPED_LEN + PIECE_LEN];
+    let len = header.emit(&mut head).expect("the buffer has the header's length");
+    let [offset, of] = [place.0, place.1].map(|at| u16::try_from(at).unwrap_or(u16::MAX));
+    head[len..].copy_from_slice(&Piece::head(offset, of));
+    buf.push(&head, piece);
 }
 
 /// Returns the bytes before the symbol in a data packet without a stamp.

@@ -39,6 +39,8 @@ pub enum Purpose {
     Repair,
     /// Answer to FETCH.
     Fetched,
+    /// Answer to FETCH by unicast: a piece of a symbol that does not fit the path as a whole.
+    Piece,
 }
 
 impl Purpose {
@@ -48,6 +50,7 @@ impl Purpose {
             Purpose::First => 0,
             Purpose::Repair => 1,
             Purpose::Fetched => 2,
+            Purpose::Piece => 3,
         }
     }
 
@@ -57,6 +60,7 @@ impl Purpose {
             0 => Some(Purpose::First),
             1 => Some(Purpose::Repair),
             2 => Some(Purpose::Fetched),
+            3 => Some(Purpose::Piece),
             _ => None,
         }
     }
@@ -149,6 +153,19 @@ pub enum SourceEvent {
         carries: Rate,
         /// Whether it was a child, which now fetches what it lacks.
         was_child: bool,
+    },
+    /// Multicast does not reach a receiver. It fetches everything, and is not waited for until the
+    /// end.
+    ByUnicast {
+        /// The receiver.
+        node: NodeId,
+        /// Its unicast address.
+        address: SocketAddr,
+    },
+    /// A receiver hears the channel again, and is a child as before.
+    ByMulticast {
+        /// The receiver.
+        node: NodeId,
     },
     /// The feed has ended, and every known receiver has all of it, gave up or left.
     Complete,
@@ -295,6 +312,16 @@ pub enum ReceiverEvent {
     Complete,
     /// Blocks that are not available any more.
     Gone(BlockRun),
+    /// Multicast brings nothing, or nearly nothing, and the source sends by unicast instead. Multicast
+    /// is listened to all the same.
+    ByUnicast {
+        /// What was wrong.
+        why: TooLittle,
+        /// What it brought before it was given up.
+        brought: Brought,
+    },
+    /// Multicast works again.
+    ByMulticast,
     /// The source has been silent for this long. The receiver joined its groups again, and goes on.
     SourceSilent(Duration),
     /// The source has deleted the group, or has been silent for
@@ -302,6 +329,28 @@ pub enum ReceiverEvent {
     SourceGone,
     /// The receiver has left the group.
     Left,
+}
+
+/// What multicast brought in the time before a receiver gave it up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// The time.
+    pub within: Duration,
+    /// Packets of data that came.
+    pub packets: u64,
+    /// Packets of data that did not, as far as is known.
+    pub lost: u64,
+}
+
+/// Reason why a receiver gives multicast up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLittle {
+    /// It brought nothing at all.
+    Nothing,
+    /// Heartbeats, which are short, and no data.
+    NoData,
+    /// Fewer packets than were worth it.
+    FewPackets,
 }
 
 /// Counters of a receiver.

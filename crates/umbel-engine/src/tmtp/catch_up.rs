@@ -8,7 +8,7 @@
 //! cannot know.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use umbel_wire::tmtp::{BlockRun, limits};
 use super::config::FetchCredit;
 use super::credit::Credit;
 use crate::Instant;
-use crate::recovery::reception::{MAX_SYMBOLS, Reception};
+use crate::recovery::reception::{Lack, MAX_SYMBOLS, Reception};
 
 /// Most symbols that a receiver has asked for at a time.
 const FETCH_SYMBOLS: u32 = 4096;
@@ -93,17 +93,23 @@ impl Fetching {
         self.others.range(blocks).copied()
     }
 
-    /// Returns the cookie and the blocks of the next FETCH, at most `most` blocks. Returns `None`
-    /// if nothing of `within` is missing, or if it was asked for and may still come. The FETCH is
-    /// repeated after `wait`, then twice as long.
+    /// Forgets cookie and round trip, which the next FETCH finds out.
+    pub(super) fn begin_anew(&mut self) {
+        (self.cookie, self.rtt, self.tries) = (0, None, 0);
+    }
+
+    /// Returns the cookie and the blocks of the next FETCH, at most `most` blocks, and how many
+    /// symbols any of them lacks at most if it is `portioned`: incomplete ones then go first.
+    /// Returns `None` if nothing of `within` is missing, or if it was asked for and may still come.
+    /// The FETCH is repeated after `wait`, then twice as long.
     pub(super) fn poll(
         &mut self,
         now: Instant,
         reception: &Reception,
         within: Range<u32>,
-        most: u32,
+        (most, portioned): (u32, bool),
         wait: Duration,
-    ) -> Option<(u64, Vec<BlockRun>)> {
+    ) -> Option<(u64, Vec<BlockRun>, Option<u8>)> {
         if self.again.is_some_and(|again| again > now) {
             return None;
         }
@@ -111,13 +117,24 @@ impl Fetching {
         let mut runs = Vec::new();
         self.others.retain(|&block| !reception.is_complete(block) && block >= within.end);
         let others = self.others.iter().map(|&block| block..block + 1);
+        let parts = if portioned { parts(reception, within.clone(), room) } else { Vec::new() };
+        let symbols = parts.iter().map(|&(_, lacks)| lacks).max();
+        for &(block, _) in &parts {
+            let is_full = runs.len() == limits::FETCH_RUNS;
+            match runs.last_mut() {
+                Some(BlockRun { first, count }) if *first + *count == block => *count += 1,
+                _ if is_full => break,
+                _ => runs.push(BlockRun { first: block, count: 1 }),
+            }
+            room = 0;
+        }
         for lacking in reception.lacking(within).chain(others).take(limits::FETCH_RUNS) {
-            let count = (lacking.end - lacking.start).min(room);
-            runs.push(BlockRun { first: lacking.start, count });
-            room -= count;
             if room == 0 {
                 break;
             }
+            let count = (lacking.end - lacking.start).min(room);
+            runs.push(BlockRun { first: lacking.start, count });
+            room -= count;
         }
         self.asked = runs.iter().map(|run| run.blocks()).collect();
         if runs.is_empty() {
@@ -127,7 +144,7 @@ impl Fetching {
         let wait = wait.saturating_mul(1 << self.tries.min(10)).min(LONGEST_WAIT);
         self.again = Some(now + wait);
         self.tries += 1;
-        Some((self.cookie, runs))
+        Some((self.cookie, runs, symbols))
     }
 
     /// Notes that a FETCH leaves with this nonce.
@@ -197,6 +214,17 @@ impl Fetching {
             (self.again, self.tries) = (Some(now), 0);
         }
     }
+}
+
+/// Returns incomplete blocks of which something is held, and how many symbols each lacks.
+fn parts(reception: &Reception, within: Range<u32>, most: u32) -> Vec<(u32, u8)> {
+    let parts = reception.oldest_parts().skip_while(|&block| block < within.start);
+    let parts = parts.take_while(|&block| block < within.end.min(reception.known()));
+    let lacks = |block| match reception.lack(block, true) {
+        Lack::Count(count) => Some((block, count)),
+        Lack::Whole | Lack::Exact(_) => None,
+    };
+    parts.filter_map(lacks).take(most as usize).collect()
 }
 
 /// Returns the header's index of packets that answer the FETCH with this nonce.
@@ -312,6 +340,18 @@ impl Fetched {
         true
     }
 
+    /// Notes that a host wants a block, of which `bytes` bytes are sent to it alone. Returns whether
+    /// it has credit for that.
+    pub(super) fn take_credit(
+        &mut self,
+        now: Instant,
+        host: IpAddr,
+        block: u32,
+        bytes: u64,
+    ) -> bool {
+        self.credit.as_mut().is_none_or(|credit| credit.ask(now, host, block, bytes))
+    }
+
     /// Returns when [`on_timeout`](Fetched::on_timeout) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.gathered_at
@@ -415,8 +455,8 @@ mod tests {
         reception.note_sent(200);
         reception.skip(3..5);
         let mut fetching = Fetching::new(200);
-        let first = fetching.poll(at(0), &reception, 0..100, 99, WAIT).unwrap();
-        assert_eq!(first, (0, vec![run(0, 3), run(5, 17)]));
+        let first = fetching.poll(at(0), &reception, 0..100, (99, false), WAIT).unwrap();
+        assert_eq!(first, (0, vec![run(0, 3), run(5, 17)], None));
         // The first was lost.
         fetching.sent(at(0), 5);
         fetching.sent(at(0), 6);
@@ -424,19 +464,19 @@ mod tests {
         assert!(fetching.is_answer(5) && !fetching.is_answer(7));
         fetching.on_cookie(at(1), at(0), 77);
         assert_eq!(fetching.rtt(), Some(at(1).since(at(0))));
-        let again = fetching.poll(at(1), &reception, 0..100, 99, WAIT).unwrap();
+        let again = fetching.poll(at(1), &reception, 0..100, (99, false), WAIT).unwrap();
         assert_eq!((again.0, again.1.len()), (77, 2));
-        assert_eq!(fetching.poll(at(100), &reception, 0..100, 99, WAIT), None);
+        assert_eq!(fetching.poll(at(100), &reception, 0..100, (99, false), WAIT), None);
         reception.skip(0..21);
         fetching.on_complete(at(50), 7, &reception);
         assert_eq!(fetching.next(), Some(at(101)), "one is still lacking");
         reception.skip(21..22);
         fetching.on_complete(at(60), 21, &reception);
-        let next = fetching.poll(at(60), &reception, 0..23, 99, WAIT).unwrap();
+        let next = fetching.poll(at(60), &reception, 0..23, (99, false), WAIT).unwrap();
         assert_eq!(next.1, [run(22, 1)]);
         reception.skip(22..23);
         fetching.on_complete(at(70), 22, &reception);
-        assert_eq!(fetching.poll(at(70), &reception, 0..23, 99, WAIT), None);
+        assert_eq!(fetching.poll(at(70), &reception, 0..23, (99, false), WAIT), None);
         assert!(!fetching.is_waiting());
     }
 
@@ -447,7 +487,7 @@ mod tests {
         let mut fetching = Fetching::new(1);
         let mut times = Vec::new();
         for ms in 0..1000 {
-            if fetching.poll(at(ms), &reception, 0..2, 99, WAIT).is_some() {
+            if fetching.poll(at(ms), &reception, 0..2, (99, false), WAIT).is_some() {
                 times.push(ms);
             }
         }

@@ -62,6 +62,8 @@ pub(super) struct Child {
     pub(super) from: u32,
     pub(super) progress: Progress,
     standing: Standing,
+    /// It gets everything apart from the others.
+    apart: bool,
     /// Time at which the child was last heard.
     pub(super) heard: Instant,
     /// Time at which the child last made progress, or was missing nothing.
@@ -92,6 +94,11 @@ impl Child {
     /// Returns whether its path carries much less than is sent.
     pub(super) fn is_behind(&self) -> bool {
         self.standing == Standing::Behind
+    }
+
+    /// Returns whether it gets nothing of what the others get.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart
     }
 
     /// Returns whether it made no progress for a while.
@@ -157,6 +164,7 @@ impl Children {
             from,
             progress,
             standing: Standing::Counts,
+            apart: false,
             heard: now,
             progressed: now,
             height: 0,
@@ -321,9 +329,28 @@ impl Children {
     /// Goes on without a child while its path carries much less than is sent.
     pub(super) fn set_behind(&mut self, now: Instant, id: NodeId, behind: bool) {
         let Some(child) = self.children.get_mut(&id) else { return };
-        if child.standing != Standing::Evicted && child.is_behind() != behind {
+        let is_fixed = child.standing == Standing::Evicted || child.apart;
+        if !is_fixed && child.is_behind() != behind {
             child.on_progress(now);
             self.stand(id, if behind { Standing::Behind } else { Standing::Counts });
+        }
+    }
+
+    /// Notes that a child gets everything apart from the others. The feed goes on without it,
+    /// unless it `counts`.
+    pub(super) fn serve_apart(&mut self, id: NodeId, counts: bool) {
+        if let Some(child) = self.children.get_mut(&id) {
+            child.apart = true;
+        }
+        if !counts {
+            self.stand(id, Standing::Behind);
+        }
+    }
+
+    /// Counts as progress what a child that is served apart holds.
+    pub(super) fn note_progress(&mut self, now: Instant, id: NodeId) {
+        if let Some(child) = self.children.get_mut(&id) {
+            child.on_progress(now);
         }
     }
 

@@ -25,7 +25,8 @@
 //! - `reception.rs`, `asks.rs`: the blocks that a member holds, and when it asks for others.
 //!   `domain/`, `children.rs`, `intervals.rs`, `repairs.rs`, `buffer.rs`: a parent's debt to its
 //!   children. `hold_up.rs`: for how long these hold up an open feed. `catch_up.rs`: blocks that no
-//!   parent guarantees. `credit.rs`: how much of them a host has.
+//!   parent guarantees. `credit.rs`: how much of them a host has. `source/unicast.rs`,
+//!   `receiver/unicast.rs`: everything for those whom multicast does not reach.
 //! - `concast.rs`: totals and last words of receivers on their way up, so that the source hears of
 //!   10,000 from K. `survey.rs`: the picture of the tree.
 //! - `source/pace.rs`: the rate, which the [congestion control](crate::congestion) finds from what
@@ -94,8 +95,9 @@ mod text;
 mod tree;
 
 pub use api::{
-    BlockCount, FEED, Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats,
-    SourceCommand, SourceCommandError, SourceEvent, SourceStats, TreeView,
+    BlockCount, Brought, FEED, Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent,
+    ReceiverStats, SourceCommand, SourceCommandError, SourceEvent, SourceStats, TooLittle,
+    TreeView,
 };
 pub use authentic::{Stamps, node_id};
 pub use config::{

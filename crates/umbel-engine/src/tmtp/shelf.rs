@@ -113,6 +113,13 @@ impl<S: SymbolSource> Shelf<S> {
         }
     }
 
+    /// Releases a block of a file that was fetched before it is read to be sent.
+    pub(super) fn release_ahead(&mut self, block: u32) {
+        if block >= self.prefetched {
+            self.symbols.release(BlockId { toi: FEED, sbn: block });
+        }
+    }
+
     /// Releases a block that was fetched, unless it may still be repaired.
     pub(super) fn release_fetched(&mut self, block: u32) {
         if block < self.released {

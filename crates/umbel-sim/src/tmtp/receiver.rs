@@ -148,6 +148,8 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
             | ReceiverEvent::Started { .. }
             | ReceiverEvent::StoppedManaging
             | ReceiverEvent::WrongRepairs { .. }
+            | ReceiverEvent::ByUnicast { .. }
+            | ReceiverEvent::ByMulticast
             | ReceiverEvent::SourceSilent(_) => {}
         }
     }

@@ -127,7 +127,11 @@ impl Host<tmtp::Source<FeedSymbols>> for Source {
             }
             SourceEvent::Gone(why) => panic!("symbols of the plan are always there: {why}"),
             SourceEvent::Closed => self.closed = Some(io.now()),
-            SourceEvent::Tree(_) | SourceEvent::Rival(_) | SourceEvent::Aside { .. } => {}
+            SourceEvent::Tree(_)
+            | SourceEvent::Rival(_)
+            | SourceEvent::Aside { .. }
+            | SourceEvent::ByUnicast { .. }
+            | SourceEvent::ByMulticast { .. } => {}
         }
     }
 

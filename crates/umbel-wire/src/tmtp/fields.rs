@@ -41,6 +41,9 @@ pub(super) const ASKED: Field = Field { number: 34, name: "node that is asked" }
 pub(super) const RECEPTION: Field = Field { number: 35, name: "reception" };
 pub(super) const SCHEDULE: Field = Field { number: 36, name: "schedule of reports" };
 pub(super) const ALONE: Field = Field { number: 29, name: "blocks by unicast" };
+pub(super) const BY_UNICAST: Field = Field { number: 37, name: "everything by unicast" };
+pub(super) const SYMBOLS: Field = Field { number: 38, name: "symbols of a block" };
+pub(super) const PAYLOAD: Field = Field { number: 39, name: "longest payload" };
 
 /// Returns a reader of a field that a message must have.
 pub(super) fn reader<'a>(fields: &mut Fields<'a>, field: Field) -> Result<Reader<'a>, ParseError> {

@@ -24,3 +24,6 @@ pub const TREE_ENTRIES: usize = 32;
 pub const SYMBOL_DIGESTS: usize = 128;
 /// Maximum of any duration in a message.
 pub const DURATION: Duration = Duration::from_hours(24);
+/// Least of the longest payload that a receiver names: with headers, the least MTU that IPv4 hosts
+/// must take [RFC 1122 §3.3.3].
+pub const SHORTEST_PAYLOAD: u16 = 548;

@@ -1,9 +1,9 @@
 //! Emits and parses messages of TMTP.
 
 use super::fields::{
-    AFTER, ALONE, ASKED, BEACON, BLOCK, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM, HINT, KEY,
-    LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, REASON, RECEPTION, REQUEST, RUNS,
-    SCHEDULE, SEALED_KEY, SEARCH, TOKEN, bad, read_bytes, reader,
+    AFTER, ALONE, ASKED, BEACON, BLOCK, BY_UNICAST, CHALLENGE, COOKIE, DIGESTS, FEED, FIRST, FROM,
+    HINT, KEY, LAST_WORD, LESS_DEEP_THAN, NAME, NODE, NONCE, OFFER, PAYLOAD, REASON, RECEPTION,
+    REQUEST, RUNS, SCHEDULE, SEALED_KEY, SEARCH, SYMBOLS, TOKEN, bad, read_bytes, reader,
 };
 use super::values::{
     put_beacon, put_feed, put_node, put_port, put_runs, put_standing, read_beacon, read_feed,
@@ -11,7 +11,7 @@ use super::values::{
 };
 use super::{
     Ack, Beacon, BlockRun, Body, Dismissal, FeedInfo, Heartbeat, JoinConfirm, JoinRequest, Message,
-    Nack, NodeId, Refusal, Report, Role, Search, TreePage, Willing, limits,
+    Nack, NodeId, Portion, Refusal, Report, Role, Search, TreePage, Willing, limits,
 };
 use crate::codec::{Reader, put_varint};
 use crate::control::{self, Field, Fields, Frame, FrameHeader, Parsed};
@@ -223,12 +223,18 @@ impl Body {
                 frame.number(TOKEN, *token);
                 frame.number(REASON, dismissal_number(*reason));
             }
-            Body::Fetch { nonce, cookie, runs, alone } => {
+            Body::Fetch { nonce, cookie, runs, alone, portion } => {
                 frame.number(NONCE, *nonce);
                 frame.number(COOKIE, *cookie);
                 frame.field(RUNS, |out| put_runs(out, runs));
                 if !alone.is_empty() {
                     frame.field(ALONE, |out| put_runs(out, alone));
+                }
+                if let Some(symbols) = portion.symbols {
+                    frame.number(SYMBOLS, symbols);
+                }
+                if let Some(payload) = portion.payload {
+                    frame.number(PAYLOAD, payload);
                 }
             }
             Body::FetchCookie { nonce, cookie } => {
@@ -329,6 +335,7 @@ impl Body {
                 cookie: fields.number(COOKIE)?,
                 runs: read_runs(reader(fields, RUNS)?)?,
                 alone: read_alone(fields)?,
+                portion: read_portion(fields)?,
             },
             MessageType::FetchCookie => {
                 Body::FetchCookie { nonce: fields.number(NONCE)?, cookie: fields.number(COOKIE)? }
@@ -409,6 +416,17 @@ fn read_alone(fields: &mut Fields<'_>) -> Result<Vec<BlockRun>, ParseError> {
     alone.map_or(Ok(Vec::new()), |alone| read_runs(Reader::new(ALONE.name, alone)))
 }
 
+fn read_portion(fields: &mut Fields<'_>) -> Result<Portion, ParseError> {
+    let (symbols, payload) = (fields.optional_number(SYMBOLS)?, fields.optional_number(PAYLOAD)?);
+    if symbols == Some(0) {
+        return Err(bad(SYMBOLS, "none"));
+    }
+    if payload.is_some_and(|payload| payload < limits::SHORTEST_PAYLOAD) {
+        return Err(bad(PAYLOAD, "shorter than any path's"));
+    }
+    Ok(Portion { symbols, payload })
+}
+
 fn put_search(frame: &mut Frame<'_>, search: &Search) {
     frame.number(NONCE, search.nonce);
     frame.field(SEARCH, |out| {
@@ -461,6 +479,9 @@ fn put_request(frame: &mut Frame<'_>, request: &JoinRequest) {
     if let Some(parent) = request.parent {
         frame.field(ASKED, |out| put_node(out, parent));
     }
+    if request.by_unicast {
+        frame.number(BY_UNICAST, 1_u8);
+    }
 }
 
 fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
@@ -472,7 +493,12 @@ fn read_request(fields: &mut Fields<'_>) -> Result<JoinRequest, ParseError> {
     let standing = read_standing(&mut reader)?;
     reader.finish()?;
     let parent = fields.optional(ASKED)?.map(|value| read_id(ASKED, value)).transpose()?;
-    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name, parent })
+    let by_unicast = match fields.optional_number::<u8>(BY_UNICAST)? {
+        None => false,
+        Some(1) => true,
+        Some(_) => return Err(bad(BY_UNICAST, "not 1")),
+    };
+    Ok(JoinRequest { nonce, hop_limit, hops, role, standing, name, parent, by_unicast })
 }
 
 fn put_confirm(frame: &mut Frame<'_>, confirm: &JoinConfirm) {

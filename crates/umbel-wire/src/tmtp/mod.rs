@@ -11,6 +11,8 @@
 //! | [`Nack`](Body::Nack) | child | domain group, multicast radius |
 //! | everything else | | one node |
 //!
+//! A child by unicast gets heartbeats by unicast as well.
+//!
 //! A *hop count* is the least hop limit with which a datagram reaches a node: 1 in the subnet. The
 //! receiver of a datagram computes it: the hop limit that the message declares, less the hop limit
 //! left on arrival, plus 1.
@@ -174,6 +176,8 @@ pub enum Body {
         /// Those among them that are to come by unicast, even if others want them: symbols that
         /// came to all were forged.
         alone: Vec<BlockRun>,
+        /// What else a child by unicast says: others leave it empty.
+        portion: Portion,
     },
     /// Answers a FETCH without a valid cookie, to ask again with this one.
     FetchCookie {
@@ -272,6 +276,17 @@ pub enum Body {
     TreePage(TreePage),
 }
 
+/// What a child [by unicast](JoinRequest::by_unicast) takes of the blocks that it fetches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Portion {
+    /// Number of symbols that it lacks at most of any of the blocks; at least 1. `None` for all of
+    /// each.
+    pub symbols: Option<u8>,
+    /// Longest UDP payload that seems to pass; at least [`limits::SHORTEST_PAYLOAD`]. Symbols come
+    /// in pieces where they do not fit. `None` where nothing is known against full packets.
+    pub payload: Option<u16>,
+}
+
 /// SEARCH_FOR_PARENT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
@@ -330,6 +345,9 @@ pub struct JoinRequest {
     pub name: String,
     /// Node that is asked, in an open feed. `None` if the sender knows its address only.
     pub parent: Option<NodeId>,
+    /// Asks the source for everything by unicast, heartbeats as well, since multicast does not
+    /// reach the sender.
+    pub by_unicast: bool,
 }
 
 /// JOIN_CONFIRM.

@@ -12,7 +12,7 @@ use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, EsiSet, FeedInfo, Heartbeat,
-    JoinConfirm, JoinRequest, Manifest, Message, MessageType, Nack, NackRun, Need, NodeId,
+    JoinConfirm, JoinRequest, Manifest, Message, MessageType, Nack, NackRun, Need, NodeId, Portion,
     Progress, ReceiverReport, ReceiverState, Refusal, Report, Role, Search, Standing, Timing,
     Totals, TreeEntry, TreePage, Willing, limits,
 };
@@ -233,16 +233,25 @@ fn joining() -> impl Strategy<Value = Body> {
             }
         ),
         (
-            (any::<(u64, Option<u64>)>(), 1_u8.., 1_u8..),
+            (any::<(u64, Option<u64>, bool)>(), 1_u8.., 1_u8..),
             children(),
             standings(),
             texts(limits::NAME_LEN),
         )
-            .prop_map(|(((nonce, parent), hop_limit, hops), role, standing, name)| {
-                let parent = parent.map(NodeId);
-                let request = JoinRequest { nonce, hop_limit, hops, role, standing, name, parent };
-                Body::JoinRequest(request)
-            }),
+            .prop_map(
+                |(((nonce, parent, by_unicast), hop_limit, hops), role, standing, name)| {
+                    Body::JoinRequest(JoinRequest {
+                        nonce,
+                        hop_limit,
+                        hops,
+                        role,
+                        standing,
+                        name,
+                        parent: parent.map(NodeId),
+                        by_unicast,
+                    })
+                }
+            ),
         any::<(u64, u64)>().prop_map(|(nonce, challenge)| Body::JoinChallenge { nonce, challenge }),
         any::<(u64, [u8; 16])>().prop_map(|(nonce, hint)| Body::KeyRequest { nonce, hint }),
         (any::<u64>(), prop::array::uniform(any::<u8>()))
@@ -270,6 +279,12 @@ fn joining() -> impl Strategy<Value = Body> {
     ]
 }
 
+fn portions() -> impl Strategy<Value = Portion> {
+    let payload = proptest::option::of(limits::SHORTEST_PAYLOAD..);
+    (proptest::option::of(1_u8..), payload)
+        .prop_map(|(symbols, payload)| Portion { symbols, payload })
+}
+
 fn delivery() -> impl Strategy<Value = Body> {
     let nack_runs = (runs(limits::NACK_RUNS, 64), vec(needs(), limits::NACK_RUNS));
     prop_oneof![
@@ -278,12 +293,11 @@ fn delivery() -> impl Strategy<Value = Body> {
             let runs = runs.into_iter().zip(needs).map(|(run, need)| NackRun { run, need });
             Body::Nack(Nack { parent, hop_limit, runs: runs.collect() })
         }),
-        (any::<u64>(), any::<u64>(), runs(limits::FETCH_RUNS, 100_000), any::<bool>()).prop_map(
-            |(nonce, cookie, runs, alone)| {
+        (any::<(u64, u64)>(), runs(limits::FETCH_RUNS, 100_000), any::<bool>(), portions())
+            .prop_map(|((nonce, cookie), runs, alone, portion)| {
                 let alone = if alone { runs.clone() } else { Vec::new() };
-                Body::Fetch { nonce, cookie, runs, alone }
-            }
-        ),
+                Body::Fetch { nonce, cookie, runs, alone, portion }
+            }),
         any::<(u64, u64)>().prop_map(|(nonce, cookie)| Body::FetchCookie { nonce, cookie }),
         any::<(u64, u64, [u8; 32], u32)>().prop_map(|(nonce, cookie, key, block)| {
             Body::FetchDigests { nonce, cookie, key: SymbolKey(key), block }
@@ -486,16 +500,29 @@ fn digests_of_no_symbols_or_of_too_many_are_refused() {
 }
 
 #[test]
+fn a_portion_of_nothing_is_refused() {
+    let fetch = |symbols, payload| {
+        let (runs, alone) = (vec![BlockRun { first: 0, count: 1 }], Vec::new());
+        Body::Fetch { nonce: 0, cookie: 0, runs, alone, portion: Portion { symbols, payload } }
+    };
+    refused(fetch(Some(0), None), "symbols of a block");
+    refused(fetch(None, Some(limits::SHORTEST_PAYLOAD - 1)), "longest payload");
+}
+
+#[test]
 fn runs_that_are_empty_too_many_or_too_long_are_refused() {
     let run = |first, count| BlockRun { first, count };
     let many = (0..=limits::FETCH_RUNS as u32).map(|i| run(2 * i, 1)).collect();
     for runs in [vec![], many, vec![run(u32::MAX, 2)], vec![run(5, 1), run(3, 1)], vec![run(1, 0)]]
     {
         let alone = if runs.is_empty() { Vec::new() } else { vec![run(1, 1)] };
-        refused(Body::Fetch { nonce: 0, cookie: 0, runs: runs.clone(), alone }, "blocks");
+        let fetch = |runs, alone| {
+            let portion = Portion::default();
+            Body::Fetch { nonce: 0, cookie: 0, runs, alone, portion }
+        };
+        refused(fetch(runs.clone(), alone), "blocks");
         if !runs.is_empty() {
-            let fetch = Body::Fetch { nonce: 0, cookie: 0, runs: vec![run(1, 1)], alone: runs };
-            refused(fetch, "blocks by unicast");
+            refused(fetch(vec![run(1, 1)], runs), "blocks by unicast");
         }
     }
     let need = |count| NackRun { run: run(0, count), need: Need::Whole };

@@ -6,7 +6,7 @@ use umbel_wire::reception::ReportSchedule;
 use umbel_wire::repository::{SymbolDigest, SymbolKey};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, Echo, End, FeedInfo, Heartbeat, JoinConfirm,
-    JoinRequest, Manifest, Message, Nack, NackRun, Need, NodeId, Progress, ReceiverReport,
+    JoinRequest, Manifest, Message, Nack, NackRun, Need, NodeId, Portion, Progress, ReceiverReport,
     ReceiverState, Refusal, Report, Role, Search, Standing, Timing, Totals, TreeEntry, TreePage,
     Willing,
 };
@@ -93,6 +93,7 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 standing,
                 name: "b".into(),
                 parent: Some(NodeId(2)),
+                by_unicast: true,
             }),
         ),
         (
@@ -133,11 +134,23 @@ pub(super) fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("dismiss", B::Dismiss { token, reason: Dismissal::Slow }),
         (
             "fetch",
-            B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1), run(3, 4)], alone: Vec::new() },
+            B::Fetch {
+                nonce: 7,
+                cookie: 9,
+                runs: vec![run(0, 1), run(3, 4)],
+                alone: Vec::new(),
+                portion: Portion { symbols: Some(3), payload: Some(1200) },
+            },
         ),
         (
             "fetch_alone",
-            B::Fetch { nonce: 7, cookie: 9, runs: vec![run(0, 1)], alone: vec![run(0, 1)] },
+            B::Fetch {
+                nonce: 7,
+                cookie: 9,
+                runs: vec![run(0, 1)],
+                alone: vec![run(0, 1)],
+                portion: Portion::default(),
+            },
         ),
         ("fetch_cookie", B::FetchCookie { nonce: 7, cookie: 9 }),
         (

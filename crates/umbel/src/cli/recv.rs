@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::json;
 use umbel_engine::lms::config::Cost;
-use umbel_engine::tmtp::Start;
+use umbel_engine::tmtp::{Brought, Start};
 use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::session::Pin;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
@@ -233,6 +233,9 @@ fn log(now: &RecvSnapshot, since: Since<RecvSnapshot>) {
     if last.joined && !now.joined {
         tracing::info!("lost the parent; looking for another");
     }
+    if now.unicast != last.unicast {
+        tracing::info!("the feed comes by {}", if now.unicast { "unicast" } else { "multicast" });
+    }
     if now.children != last.children {
         tracing::info!("children: {}", now.children);
     }
@@ -310,6 +313,7 @@ impl RecvObserver for Teller<RecvSnapshot> {
         }
         let RecvSnapshot { items, items_done, bytes, bytes_done, .. } = *snapshot;
         let place = match (snapshot.joined, snapshot.manager) {
+            (true, _) if snapshot.unicast => "by unicast".to_owned(),
             (false, _) => "looking for the tree".to_owned(),
             (true, true) => format!("manager of {}", snapshot.children),
             (true, false) => "member".to_owned(),
@@ -340,6 +344,23 @@ impl RecvObserver for Teller<RecvSnapshot> {
 
     fn note(&self, line: &str) {
         self.tell_note(line);
+    }
+
+    fn fallback(&self, brought: &Brought, cause: Option<&str>) {
+        let Brought { within, packets, lost } = *brought;
+        let seconds = within.as_secs_f64();
+        self.output.json(&json!({
+            "event": "fallback", "within_s": seconds, "packets": packets, "lost": lost,
+            "cause": cause,
+        }));
+        let what = if packets == 0 {
+            format!("multicast has brought no data for {seconds:.1} s")
+        } else {
+            let all = packets.saturating_add(lost);
+            format!("multicast has brought {packets} of {all} packets in {seconds:.1} s")
+        };
+        let why = cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+        self.output.note(plain(&format!("{what}{why}; going on by unicast")));
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use ring::hmac;
 use umbel_wire::Channel;
 use umbel_wire::tmtp::{
-    BlockRun, JoinRequest, Nack, NackRun, Need, Refusal, Role, Search, Standing,
+    BlockRun, JoinRequest, Nack, NackRun, Need, Portion, Refusal, Role, Search, Standing,
 };
 
 use super::*;
@@ -66,6 +66,7 @@ fn request(nonce: u64, parent: Option<NodeId>) -> Body {
         standing: Standing::default(),
         name: String::new(),
         parent,
+        by_unicast: false,
     })
 }
 
@@ -132,7 +133,8 @@ impl Honest {
     fn fetch(&mut self, by: usize, to: usize) {
         self.numbers += 1;
         let runs = vec![BlockRun { first: 0, count: 1 }];
-        self.say(by, to, Body::Fetch { nonce: self.numbers, cookie: 0, runs, alone: Vec::new() });
+        let (alone, portion) = (Vec::new(), Portion::default());
+        self.say(by, to, Body::Fetch { nonce: self.numbers, cookie: 0, runs, alone, portion });
     }
 
     /// Returns the numbers of the pairs that a node holds with another, or is offered.

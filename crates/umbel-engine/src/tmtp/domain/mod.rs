@@ -173,9 +173,21 @@ impl Domain {
         self.advance();
     }
 
+    /// Repairs nothing for a child that gets everything apart from the others. The feed goes on
+    /// without it, unless it `counts`.
+    pub(super) fn serve_apart(&mut self, id: NodeId, counts: bool) {
+        self.children.serve_apart(id, counts);
+        self.advance();
+    }
+
+    /// Counts as progress what a child that is served apart holds.
+    pub(super) fn note_progress(&mut self, now: Instant, id: NodeId) {
+        self.children.note_progress(now, id);
+    }
+
     /// Returns whether a child's path carries much less than is sent.
     pub(super) fn is_behind(&self, id: NodeId) -> bool {
-        self.children.get(id).is_some_and(Child::is_behind)
+        self.children.get(id).is_some_and(|child| child.is_behind() || child.is_apart())
     }
 
     /// Returns the first block that not every child that counts has acknowledged.
@@ -354,7 +366,8 @@ impl Domain {
         let since = now.since(Instant::EPOCH).saturating_sub(self.ledger.timing.t_ack);
         let since = Instant::EPOCH + since;
         for block in self.intervals.retransmit(now) {
-            for (_, child) in self.children.iter().filter(|(_, child)| child.counts()) {
+            let repaired = |(_, child): &(NodeId, &Child)| child.counts() && !child.is_apart();
+            for (_, child) in self.children.iter().filter(repaired) {
                 let Some(lack) = child.lack(block) else { continue };
                 if self.ledger.config.adaptive && !worth_sending(child, block, since) {
                     continue;

@@ -97,6 +97,9 @@ impl<K: SymbolSink> Receiver<K> {
                 return Ok(());
             }
             Opened::Admitted => {
+                if self.unicast.is_on() {
+                    self.tree.set_by_unicast(now, Some(self.config.shape.id));
+                }
                 self.tree.join(now);
                 return Ok(());
             }
@@ -117,6 +120,7 @@ impl<K: SymbolSink> Receiver<K> {
             };
             let sent_with = heartbeat.beacon.hop_limit;
             self.hops = datagram.hop_limit.map(|left| hops_of(sent_with, left));
+            self.unicast.on_heartbeat(now);
             return self.on_heartbeat(now, message.sender, *heartbeat);
         }
         let arrival = incoming::arrival(datagram, &self.config.node)?;
@@ -136,8 +140,15 @@ impl<K: SymbolSink> Receiver<K> {
                 self.suspects.on_cookie(now);
                 Ok(())
             }
+            Body::Heartbeat(heartbeat) if self.is_by_unicast(&arrival) => {
+                self.unicast.on_heartbeat_alone(now);
+                self.on_heartbeat(now, id, *heartbeat)
+            }
+            // It was under way when this node returned to multicast.
+            Body::Heartbeat(_) if from == self.config.shape.source => Err(DropReason::NotAsked),
             Body::Reports { nonce, cookie, schedule } if from == self.config.shape.source => {
-                self.measure.follow(nonce, schedule)?;
+                let channel = self.measure.follow(nonce, schedule);
+                channel.or_else(|_| self.unicast.measure.follow(nonce, schedule))?;
                 self.recovery.learn_cookie(cookie);
                 Ok(())
             }
@@ -180,7 +191,7 @@ impl<K: SymbolSink> Receiver<K> {
         if heartbeat.beacon.closing {
             self.on_closing();
         }
-        if self.config.node.recovery.has_tree() {
+        if self.config.node.recovery.has_tree() && !self.unicast.is_on() {
             return Ok(());
         }
         // It is the parent's beacon as well.
@@ -195,6 +206,11 @@ impl<K: SymbolSink> Receiver<K> {
             self.on_parents_beacon(now, beacon);
         }
         Ok(())
+    }
+
+    /// Returns whether a datagram came from the source to this node alone, which is served so.
+    fn is_by_unicast(&self, arrival: &Arrival) -> bool {
+        self.unicast.is_on() && !arrival.multicast && arrival.from == self.config.shape.source
     }
 
     /// Checks that who says that the feed is over, or has failed, knows what only the source knows.
@@ -294,6 +310,10 @@ impl<K: SymbolSink> Receiver<K> {
         if let Some(parent) = self.tree.parent() {
             let (parent, address, hops) = (parent.id, parent.address, parent.hops);
             self.events.push_back(ReceiverEvent::Joined { parent, address, hops });
+        }
+        if let Some((why, brought)) = self.unicast.on_confirmed() {
+            self.recovery.on_served_alone();
+            self.events.push_back(ReceiverEvent::ByUnicast { why, brought });
         }
     }
 
@@ -503,7 +523,12 @@ impl<K: SymbolSink> Receiver<K> {
 
     fn next_reception(&mut self, now: Instant) -> Option<Body> {
         let cookie = self.recovery.cookie();
-        if self.may_report() { self.measure.poll(now, cookie) } else { None }
+        if !self.may_report() {
+            return None;
+        }
+        let by_unicast = self.unicast.is_on();
+        let measure = if by_unicast { &mut self.unicast.measure } else { &mut self.measure };
+        measure.poll(now, cookie)
     }
 
     fn next_fetch(&mut self, now: Instant) -> Option<Body> {
@@ -514,7 +539,12 @@ impl<K: SymbolSink> Receiver<K> {
             return Some(question);
         }
         let reach = self.reach();
-        let fetch = self.recovery.next_fetch(now, &mut self.delivery, &reach)?;
+        let mut fetch = self.recovery.next_fetch(now, &mut self.delivery, &reach)?;
+        if let Body::Fetch { cookie: 1.., portion, .. } = &mut fetch
+            && self.unicast.is_on()
+        {
+            portion.payload = self.unicast.on_fetch(now);
+        }
         self.stats.fetches_sent += u64::from(matches!(fetch, Body::Fetch { cookie: 1.., .. }));
         Some(fetch)
     }

@@ -39,6 +39,7 @@ mod source_watch;
 mod stage;
 mod suspects;
 mod trial;
+mod unicast;
 mod upstream;
 mod wariness;
 
@@ -51,7 +52,7 @@ use umbel_wire::tmtp::{
 };
 
 use super::TreeView;
-use super::api::{ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
+use super::api::{Purpose, ReceiverCommand, ReceiverCommandError, ReceiverEvent, ReceiverStats};
 use super::authentic::Authentic;
 use super::concast::{self, Reports};
 use super::config::{Draws, NodeConfig, ReceiverConfig, Start};
@@ -75,6 +76,7 @@ use source_watch::SourceWatch;
 use stage::Stage;
 use suspects::Suspects;
 use trial::Trial;
+use unicast::Unicast;
 use upstream::Upstream;
 use wariness::Wariness;
 
@@ -93,6 +95,8 @@ timers! {
         Survey,
         /// When to notice that the source is silent.
         Silence,
+        /// When to judge what multicast brings.
+        Channel,
         /// When to notice that the token is wrong.
         Token,
         /// When to ask the source for the key of the tree, or to give that up.
@@ -142,6 +146,7 @@ pub struct Receiver<K> {
     trial: Trial,
     acks: Acks,
     measure: Measure,
+    unicast: Unicast,
     duty: Duty,
     /// Its help for other receivers, without a tree.
     help: Option<Box<Help>>,
@@ -190,6 +195,7 @@ impl<K: SymbolSink> Receiver<K> {
             wariness: Wariness::default(),
             trial: Trial::default(),
             acks: Acks::new(),
+            unicast: Unicast::new(draws.paths.clone()),
             measure: Measure::new(draws.paths),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
@@ -264,6 +270,9 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Returns the first block that is asked for by NACK; earlier ones are fetched.
     fn floor(&self) -> u32 {
+        if self.unicast.is_on() {
+            return u32::MAX;
+        }
         let joined = self.joined_at.unwrap_or(u32::MAX);
         self.upstream.map_or(u32::MAX, |upstream| upstream.lowest().max(joined))
     }
@@ -458,13 +467,15 @@ impl<K: SymbolSink> Receiver<K> {
         }
         timers.put(Timer::Tree, self.tree.poll_timeout());
         timers.put(Timer::Silence, self.silent_at());
+        timers.put(Timer::Channel, self.unicast.next());
         timers.put(Timer::Token, self.authentic.shut_out_at());
         timers.put(Timer::Key, self.authentic.asks_at());
         timers.put(Timer::Hearsay, self.source.hearsay_at());
         timers.put(Timer::Domain, self.duty.manager().and_then(Manager::next_timeout));
         timers.put(Timer::Leave, self.stage.leaves_at());
         if self.may_report() {
-            timers.put(Timer::Reception, self.measure.next(self.recovery.cookie()));
+            let measure = if self.unicast.is_on() { &self.unicast.measure } else { &self.measure };
+            timers.put(Timer::Reception, measure.next(self.recovery.cookie()));
         }
         let room = self.delivery.room.opens_at();
         if self.may_fetch() {
@@ -533,6 +544,7 @@ impl<K: SymbolSink> Engine for Receiver<K> {
                 }
                 Timer::Survey => self.survey_if_due(now),
                 Timer::Silence => self.on_silence(now),
+                Timer::Channel => self.judge_channel(now),
                 Timer::Hearsay => self.believe_hearsay(now),
                 Timer::Domain => self.tend_children(now),
                 Timer::Digests => self.give_up_digests(now),

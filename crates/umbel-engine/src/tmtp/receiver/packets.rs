@@ -5,7 +5,7 @@
 //! state.
 
 use umbel_wire::feed::Recovery;
-use umbel_wire::small_block::{SmallBlockHeader, SmallBlockPacket};
+use umbel_wire::small_block::{Piece, SmallBlockHeader, SmallBlockPacket};
 
 use super::Receiver;
 use super::manager::Manager;
@@ -31,11 +31,30 @@ impl<K: SymbolSink> Receiver<K> {
         let header = packet.header;
         self.check_shape(&packet)?;
         let purpose = Purpose::of(header.transmission).ok_or(DropReason::Malformed)?;
+        if data_channel && purpose == Purpose::Piece {
+            return Err(DropReason::Unexpected);
+        }
         if !data_channel {
             self.check_origin(datagram, purpose, header.index)?;
         }
-        if data_channel && let Some(stamp) = header.stamp {
-            self.measure.on_packet(now, stamp, datagram.payload.len());
+        let is_alone = matches!(purpose, Purpose::Fetched | Purpose::Piece) && !data_channel;
+        if let Some(stamp) = header.stamp {
+            if data_channel {
+                self.measure.on_packet(now, stamp, datagram.payload.len());
+            } else if is_alone {
+                self.unicast.measure.on_packet(now, stamp, datagram.payload.len());
+            }
+        }
+        if is_alone {
+            // The rest of a symbol in pieces may pass where its beginning does not.
+            if purpose == Purpose::Fetched
+                || Piece::parse(packet.symbol).is_ok_and(|it| it.offset == 0)
+            {
+                self.unicast.on_fetched();
+            }
+            if self.unicast.is_on() {
+                self.tree.note_parent_lives(now);
+            }
         }
         let full = packet.symbol.len() == usize::from(self.config.shape.symbol_len);
         self.stats.full_received += u64::from(full);
@@ -49,7 +68,9 @@ impl<K: SymbolSink> Receiver<K> {
         }
         self.count_packet(now, &header, purpose, data_channel)?;
         let sure = purpose == Purpose::Fetched && !data_channel;
-        let taken = if self.recovery.is_suspect(header.sbn, purpose, data_channel) {
+        let taken = if purpose == Purpose::Piece {
+            self.on_piece(now, &packet)
+        } else if self.recovery.is_suspect(header.sbn, purpose, data_channel) {
             Err(DropReason::Suspect)
         } else if sure {
             self.take_symbol(now, &packet, purpose)
@@ -60,6 +81,9 @@ impl<K: SymbolSink> Receiver<K> {
             }
             judged.and_then(|_| self.take_symbol(now, &packet, purpose))
         };
+        if !is_alone {
+            self.unicast.on_data(now, taken.is_ok());
+        }
         if purpose == Purpose::Repair {
             match taken {
                 Ok(_) => self.stats.repairs_received += 1,
@@ -146,12 +170,14 @@ impl<K: SymbolSink> Receiver<K> {
         match (purpose, multicast) {
             (Purpose::Repair, true) if parent == Some(from.ip()) => Ok(()),
             (Purpose::Repair, true) if self.config.node.recovery == Recovery::Srm => Ok(()),
-            (Purpose::Fetched, false)
+            (Purpose::Fetched | Purpose::Piece, false)
                 if from == self.config.shape.source && self.recovery.is_answer(index) =>
             {
                 Ok(())
             }
-            (Purpose::Repair, true) | (Purpose::Fetched, false) => Err(DropReason::NotAsked),
+            (Purpose::Repair, true) | (Purpose::Fetched | Purpose::Piece, false) => {
+                Err(DropReason::NotAsked)
+            }
             _ => Err(DropReason::Unexpected),
         }
     }
@@ -180,7 +206,7 @@ impl<K: SymbolSink> Receiver<K> {
             {
                 return Err(DropReason::Suspect);
             }
-            Purpose::Fetched => {
+            Purpose::Fetched | Purpose::Piece => {
                 self.stats.fetched_received += 1;
                 let timing = self.timing();
                 self.recovery.on_fetched_symbol(now, timing);
@@ -213,7 +239,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Offers the symbol to the sink, and to the buffer if children need it. Returns whether its
     /// block is complete now.
-    fn take_symbol(
+    pub(super) fn take_symbol(
         &mut self,
         now: Instant,
         packet: &SmallBlockPacket<'_>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use umbel_wire::feed::Recovery as Scheme;
-use umbel_wire::tmtp::{BlockRun, Body, NackRun, Need, Timing, limits};
+use umbel_wire::tmtp::{BlockRun, Body, NackRun, Need, Portion, Timing, limits};
 
 use super::delivery::Delivery;
 use super::help::Wanted;
@@ -93,6 +93,8 @@ pub(super) struct Recovery {
     unhelped: BTreeSet<u32>,
     /// Number of times that a block was wrong.
     wrong: BTreeMap<u32, u8>,
+    /// Everything is fetched, since multicast brings nothing.
+    all: bool,
     /// The parent has dismissed this node as too slow. It fetches what it is missing, and joins
     /// again when that is little.
     slow: bool,
@@ -118,6 +120,7 @@ impl Recovery {
             fetching: Fetching::new(block_symbols),
             unhelped: BTreeSet::new(),
             wrong: BTreeMap::new(),
+            all: false,
             slow: false,
         }
     }
@@ -199,6 +202,23 @@ impl Recovery {
         self.asks.hold(block, now + REFUSED_PAUSE);
     }
 
+    /// Fetches everything from now on, or as usual again.
+    pub(super) fn fetch_all(&mut self, all: bool) {
+        self.all = all;
+        self.slow = false;
+    }
+
+    /// Begins to fetch from a source that serves this node alone. The round trip to it is measured
+    /// first.
+    pub(super) fn on_served_alone(&mut self) {
+        self.fetching.begin_anew();
+    }
+
+    /// Returns whether the parent has dismissed this node as too slow.
+    pub(super) fn is_slow(&self) -> bool {
+        self.slow
+    }
+
     /// Notes that the parent has dismissed this node as too slow.
     pub(super) fn on_dismissed_as_slow(&mut self) {
         self.slow = true;
@@ -229,7 +249,7 @@ impl Recovery {
             self.asks.find(reception, within, || now + start + span.mul_f64(unit));
         }
         // Without a parent only a node fetches that had one and was too slow.
-        let fetches = attached || self.slow;
+        let fetches = attached || self.slow || self.all;
         if fetches && !self.fetching.is_waiting() && reach.lacks_fetched(reception) {
             self.fetching.wake(now);
         }
@@ -484,11 +504,14 @@ impl Recovery {
         let most =
             if self.slow { most.min(self.fetching.blocks().div_ceil(SLOW_FETCHES)) } else { most };
         let wait = self.fetch_wait(reach.timing);
-        let (cookie, runs) = self.fetching.poll(now, reception, reach.fetched(), most, wait)?;
+        let portioned = self.all && self.fec;
+        let (cookie, runs, symbols) =
+            self.fetching.poll(now, reception, reach.fetched(), (most, portioned), wait)?;
         let nonce = self.random.next_u64();
         self.fetching.sent(now, nonce);
         let alone = self.distrusted_among(&runs);
-        Some(Body::Fetch { nonce, cookie, runs, alone })
+        let portion = Portion { symbols, payload: None };
+        Some(Body::Fetch { nonce, cookie, runs, alone, portion })
     }
 
     /// Returns the blocks among these that are not taken by the data channel any more.

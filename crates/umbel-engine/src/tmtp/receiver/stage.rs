@@ -60,6 +60,7 @@ impl<K: SymbolSink> Receiver<K> {
             self.stage = Stage::Inside;
             self.memberships.push_back(Membership::Join(self.config.node.data));
             self.memberships.extend(self.config.node.group().map(Membership::Join));
+            self.unicast.begin(now);
             if !self.authentic.begin(now) {
                 self.tree.join(now);
             }

@@ -11,7 +11,8 @@ use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
 use umbel_wire::small_block::SmallBlockPacket;
 use umbel_wire::tmtp::{
-    Ack, BlockRun, Body, Message, Nack, NodeId, ReceiverState, Report, TreePage,
+    Ack, BlockRun, Body, JoinRequest, Message, Nack, NodeId, Portion, ReceiverState, Refusal,
+    Report, TreePage,
 };
 
 use super::Source;
@@ -84,9 +85,9 @@ impl<S: SymbolSource> Source<S> {
             Body::Report(report) if !arrival.multicast => {
                 self.on_report(now, message.sender, from, report)
             }
-            Body::Fetch { nonce, cookie, runs, alone } if !arrival.multicast => {
+            Body::Fetch { nonce, cookie, runs, alone, portion } if !arrival.multicast => {
                 let asker = Asker { address: from, nonce };
-                self.on_fetch(now, asker, cookie, (&runs, &alone))
+                self.on_fetch(now, asker, cookie, (&runs, &alone, portion))
             }
             Body::Reception { nonce, cookie, report } if !arrival.multicast => {
                 let who = Reporter { address: from, node: message.sender, nonce };
@@ -94,6 +95,16 @@ impl<S: SymbolSource> Source<S> {
             }
             Body::FetchDigests { nonce, cookie, key, block } if !arrival.multicast => {
                 self.on_fetch_digests(now, Question { address: from, nonce, key, block }, cookie)
+            }
+            Body::JoinRequest(JoinRequest { by_unicast: true, nonce, .. })
+                if !self.unicast.has_place(from) =>
+            {
+                if self.outbox.len() >= MAX_OUTBOX {
+                    return Err(DropReason::OverLimit);
+                }
+                let body = Body::JoinRefused { nonce, reason: Refusal::Full };
+                self.outbox.push_back((Way::Host(from), body));
+                Ok(())
             }
             Body::TreeQuery { nonce, cookie, after } if !arrival.multicast => {
                 self.on_query(now, from, (nonce, cookie), after)
@@ -115,11 +126,16 @@ impl<S: SymbolSource> Source<S> {
     ) -> Result<(), DropReason> {
         self.tree.check_child(now, id, from, ack.token)?;
         let under_way = u32::from(self.next.1 > 0);
-        let limit = self.next.0 + under_way;
+        // Who was served by unicast may hold what was not sent to the others yet.
+        let all = self.unicast.was_ever();
+        let limit = if all { self.shelf.total() } else { self.next.0 + under_way };
         if self.domain.on_ack(now, id, ack, limit)? {
             self.tree.beacon_soon(now);
         }
-        self.totals.insert(id, ack.totals);
+        let before = self.totals.insert(id, ack.totals);
+        if before.is_none_or(|before| before.below < ack.totals.below) && self.unicast.has(from) {
+            self.domain.note_progress(now, id);
+        }
         self.survey.note_losses(now, id, ack.received, ack.lost);
         self.advance(now);
         Ok(())
@@ -184,7 +200,7 @@ impl<S: SymbolSource> Source<S> {
         now: Instant,
         asker: Asker,
         cookie: u64,
-        (runs, alone): (&[BlockRun], &[BlockRun]),
+        (runs, alone, portion): (&[BlockRun], &[BlockRun], Portion),
     ) -> Result<(), DropReason> {
         if self.outbox.len() >= MAX_OUTBOX {
             return Err(DropReason::OverLimit);
@@ -195,7 +211,8 @@ impl<S: SymbolSource> Source<S> {
             self.outbox.push_back((Way::Host(address), Body::FetchCookie { nonce, cookie: good }));
             return Err(DropReason::NoCookie);
         }
-        let sent = self.sent();
+        let by_unicast = self.unicast.has(address);
+        let sent = if by_unicast { self.shelf.total() } else { self.sent() };
         // Blocks that every receiver needs stay, even before a pipe.
         let head = self.config.shape.manifest.map_or(0, |manifest| manifest.blocks);
         let lowest = self.config.history.map_or(0, |_| self.shelf.lowest()).max(head);
@@ -216,6 +233,10 @@ impl<S: SymbolSource> Source<S> {
             let first = run.first..run.end().min(head).min(sent);
             let rest = run.first.max(lowest)..run.end().min(sent);
             for blocks in [first, rest].into_iter().filter(|blocks| !blocks.is_empty()) {
+                if by_unicast {
+                    result = result.and(self.want_by_unicast(now, asker, blocks, portion));
+                    continue;
+                }
                 let gather = self.gather(&blocks);
                 let blocks = (blocks, self.bytes_of(1));
                 if !self.fetched.ask(now, asker, blocks, |block| is_in(alone, block), gather) {
@@ -281,10 +302,20 @@ impl<S: SymbolSource> Source<S> {
                     self.totals.insert(id, NEW_CHILD);
                     self.completion.unsettle();
                     self.completion.hear(now);
-                    self.pace.on_child(id);
+                    let was_by_unicast = self.unicast.close(id);
+                    let child = self.tree.child(id).filter(|child| child.by_unicast);
+                    if let Some(address) = child.map(|child| child.address) {
+                        self.serve_by_unicast(now, id, address);
+                    } else {
+                        self.pace.on_child(id);
+                        if was_by_unicast {
+                            self.events.push_back(SourceEvent::ByMulticast { node: id });
+                        }
+                    }
                 }
                 TreeEvent::ChildLeft { id, .. } => {
                     self.domain.remove(id);
+                    self.unicast.close(id);
                     self.pace.forget_child(id);
                     self.totals.remove(&id);
                     let released = self.reports.release(id);

@@ -26,10 +26,12 @@ mod help;
 mod messages;
 mod pace;
 mod shares;
+mod unicast;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use umbel_wire::repository::SymbolKey;
+use umbel_wire::small_block::SmallBlockHeader;
 use umbel_wire::tmtp::{Body, End, FeedInfo, Heartbeat, Message, NodeId, Progress, Role, Totals};
 
 use super::TreeView;
@@ -43,6 +45,7 @@ use super::drops::{DropReason, Drops};
 use super::shelf::Shelf;
 use super::survey::Survey;
 use super::tree::{Outlook, Tree, UNICAST_HOPS, Way};
+use crate::chance::Generator;
 use crate::congestion::Limit;
 use crate::recovery::Debts;
 use crate::symbols::SymbolSource;
@@ -54,6 +57,7 @@ use heartbeats::Heartbeats;
 use help::Help;
 use pace::Pace;
 use shares::Shares;
+use unicast::Unicast;
 
 /// Bytes of a signed heartbeat with its stamp, with some room.
 const SIGNED_LEN: u64 = 350;
@@ -83,6 +87,8 @@ timers! {
         Help,
         /// When to send the blocks that were gathered from FETCHes.
         Fetched,
+        /// When to send to a receiver that is served by unicast.
+        Unicast,
         /// When to answer a question about the symbols of a block.
         Digests,
         /// When to send a heartbeat.
@@ -109,6 +115,7 @@ struct Waits {
     repairs: bool,
     help: bool,
     fetched: bool,
+    unicast: bool,
     digests: bool,
 }
 
@@ -123,6 +130,7 @@ pub struct Source<S> {
     authentic: Authentic,
     help: Help,
     fetched: Fetched,
+    unicast: Unicast,
     questions: Questions,
     /// Key of the digests that everybody is told.
     digest_key: SymbolKey,
@@ -165,6 +173,18 @@ fn timing_of(config: &SourceConfig) -> TimingConfig {
     TimingConfig { t_ack_min: timing.t_ack_min.max(least).min(timing.t_ack_max), ..timing }
 }
 
+/// Creates the service by unicast. It has the share of the rate that all FETCHes have.
+fn unicast_of(config: &SourceConfig, mut random: Generator) -> Unicast {
+    // The pace has the first stream.
+    random.long_jump();
+    let most = config.congestion.map_or(config.rate, |congestion| congestion.most);
+    let most = most.scaled(config.fetch_share.clamp(0.01, 1.0));
+    let packet_len = SmallBlockHeader::STAMPED_LEN as u32 + u32::from(config.shape.symbol_len);
+    let share = config.fetch_credit.map_or(1.0, |credit| credit.share);
+    let rates = (most, most.scaled(share));
+    Unicast::new(rates, packet_len, config.congestion, random)
+}
+
 impl<S: SymbolSource> Source<S> {
     /// Creates a source that takes symbols from `symbols`. It sends nothing before
     /// [`SourceCommand::Start`].
@@ -191,6 +211,7 @@ impl<S: SymbolSource> Source<S> {
             authentic,
             help,
             fetched: Fetched::new(draws.cookies, MAX_FETCHED, config.fetch_credit),
+            unicast: unicast_of(&config, draws.paths.clone()),
             questions: Questions::default(),
             digest_key,
             reports: Reports::of_root(MAX_REPORTS),
@@ -334,7 +355,12 @@ impl<S: SymbolSource> Source<S> {
 
     /// Completes the feed when it has ended and all receivers in the tree have it or gave up.
     fn check_complete(&mut self, now: Instant) {
-        let ended = self.end.as_ref().is_some_and(|end| self.sent() >= end.blocks);
+        // Who gets it by unicast need not wait until all of it has gone to nobody by multicast.
+        let nobody_else = self.unicast.was_ever()
+            && !self.totals.is_empty()
+            && self.domain.children().acked_below().is_none();
+        let is_sent = |end: &End| self.sent() >= end.blocks || nobody_else;
+        let ended = self.end.as_ref().is_some_and(is_sent);
         let settled = self.totals.values().all(|below| below.is_settled());
         if !ended || !settled || self.domain.acked_below() < self.sent() {
             return self.completion.unsettle();
@@ -369,6 +395,7 @@ impl<S: SymbolSource> Source<S> {
         timers.put(Timer::Domain, self.domain.next_timeout());
         timers.put(Timer::Help, self.help.next_timeout());
         timers.put(Timer::Fetched, self.fetched.next_timeout());
+        timers.put(Timer::Unicast, self.unicast.next_timeout(self.waits.unicast));
         timers.put(Timer::Digests, self.questions.next().filter(|_| !self.waits.digests));
         timers.set(Timer::Heartbeat, self.heartbeats.next());
         timers.put(Timer::Pace, self.pace.next_timeout());
@@ -424,6 +451,7 @@ impl<S: SymbolSource> Engine for Source<S> {
                 Timer::Domain => self.tend_children(now),
                 Timer::Help => self.tend_help(now),
                 Timer::Fetched => self.fetched.on_timeout(now),
+                Timer::Unicast => self.unicast.on_timeout(now),
                 Timer::Heartbeat => {
                     self.heartbeats.on_timeout(now);
                     self.check_complete(now);
@@ -448,6 +476,9 @@ impl<S: SymbolSource> Engine for Source<S> {
             return Some(transmit);
         }
         if let Some(transmit) = self.poll_pong(buf) {
+            return Some(transmit);
+        }
+        if let Some(transmit) = self.poll_unicast(now, buf) {
             return Some(transmit);
         }
         if buf.allows(RateClass::Data) == 0 {
@@ -490,10 +521,15 @@ impl<S: SymbolSource> Source<S> {
         let message = self.outbox.pop_front();
         let fetched = &self.fetched;
         let message = message.or_else(|| self.pace.poll_message(now, |to| fetched.cookie(to)));
+        let message = message.or_else(|| self.unicast.poll_message(|to| fetched.cookie(to)));
         let message = message.or_else(|| self.tree.poll_message(now, &outlook));
         // Without a tree, beacons reach receivers where only the data channel does.
         let message = message.filter(|(_, body)| {
-            let on_channel = matches!(body, Body::Beacon(_)) && !self.has_tree();
+            let is_beacon = matches!(body, Body::Beacon(_));
+            if is_beacon {
+                self.unicast.beat();
+            }
+            let on_channel = is_beacon && !self.has_tree();
             if on_channel {
                 self.heartbeats.add();
             }
@@ -502,14 +538,16 @@ impl<S: SymbolSource> Source<S> {
         let (to, hop_limit, body) = if let Some((way, body)) = message {
             let (to, hop_limit) = way.address(self.config.node.domain);
             (to, hop_limit, body)
+        } else if let Some(to) = self.unicast.poll_beat(now) {
+            // To fetch a block, it need not have been sent.
+            let progress = Progress { sent: self.shelf.total(), ..outlook.progress.clone() };
+            let body = self.heartbeat(now, &Outlook { progress, ..outlook });
+            (Address::Host(to), Some(UNICAST_HOPS), body)
         } else if self.heartbeats.take_due() {
-            let beacon = self.tree.beacon(now, &outlook, self.config.node.scope);
-            let failed = self.end.as_ref().is_some_and(|end| end.failed.is_some());
-            let last_word = self.config.last_word.filter(|_| beacon.closing || failed);
-            let heartbeat = Heartbeat { feed: self.feed_info(), beacon, last_word };
+            let body = self.heartbeat(now, &outlook);
+            self.unicast.beat();
             self.on_heartbeat_sent();
-            let to = Address::Channel(self.config.node.data);
-            (to, Some(self.config.node.scope), Body::Heartbeat(Box::new(heartbeat)))
+            (Address::Channel(self.config.node.data), Some(self.config.node.scope), body)
         } else {
             let body = self.questions.poll_for_all()?;
             let to = Address::Channel(self.config.node.data);
@@ -519,6 +557,13 @@ impl<S: SymbolSource> Source<S> {
         let message = Message { feed: self.config.node.feed, sender: self.config.node.id, body };
         buf.push_message(self.authentic.seal(now, to, &message));
         Some(Transmit::control(to).within(hop_limit))
+    }
+
+    fn heartbeat(&self, now: Instant, outlook: &Outlook) -> Body {
+        let beacon = self.tree.beacon(now, outlook, self.config.node.scope);
+        let failed = self.end.as_ref().is_some_and(|end| end.failed.is_some());
+        let last_word = self.config.last_word.filter(|_| beacon.closing || failed);
+        Body::Heartbeat(Box::new(Heartbeat { feed: self.feed_info(), beacon, last_word }))
     }
 
     fn on_heartbeat_sent(&mut self) {

@@ -452,8 +452,11 @@ impl<S: SymbolSource> Source<S> {
         cookie: u64,
         report: &ReceptionReport,
     ) -> Result<(), DropReason> {
-        let control = self.pace.control.as_mut().ok_or(DropReason::Unexpected)?;
         let good = self.fetched.cookie(who.address);
+        if cookie == good && self.unicast.has(who.address) {
+            return self.unicast.hear(now, who, report);
+        }
+        let control = self.pace.control.as_mut().ok_or(DropReason::Unexpected)?;
         if cookie == good {
             return control.hear(now, who, report);
         }

@@ -7,7 +7,8 @@ use umbel_wire::Channel;
 use umbel_wire::feed::Recovery;
 use umbel_wire::lms::Message as Lms;
 use umbel_wire::tmtp::{
-    BlockRun, Body, Message, MessageType, Nack, NackRun, Need, NodeKeys, SignedStamp, Stamp,
+    BlockRun, Body, Message, MessageType, Nack, NackRun, Need, NodeKeys, Portion, SignedStamp,
+    Stamp,
 };
 
 use super::delivery::{LONG, complete, rate};
@@ -314,7 +315,7 @@ fn forges_every_address(door: Door) {
     let forged = [
         Body::FetchGone { nonce: 1, runs: runs.clone() },
         Body::FetchCookie { nonce: 1, cookie: 2 },
-        Body::Fetch { nonce: 1, cookie: 0, runs, alone: Vec::new() },
+        Body::Fetch { nonce: 1, cookie: 0, runs, alone: Vec::new(), portion: Portion::default() },
         Body::LeaveTree { token: 1, nonce: 1 },
         Body::FindNewParent { token: 1, nonce: 1 },
         Body::Dismiss { token: 1, reason: umbel_wire::tmtp::Dismissal::Slow },

@@ -52,7 +52,7 @@ fn forge(world: &mut World, to: usize, purpose: Purpose, (sbn, esi): (u32, u8)) 
     let Some((_, parent, _)) = world.receiver(to).tree().parent else { return };
     let by = match purpose {
         Purpose::Repair => Channel { source: Some(parent.ip()), ..World::domain_group() },
-        Purpose::First | Purpose::Fetched => World::data_channel(),
+        Purpose::First | Purpose::Fetched | Purpose::Piece => World::data_channel(),
     };
     let mut packet = [7; SmallBlockHeader::LEN + SYMBOL_LEN];
     let header = SmallBlockHeader {

@@ -14,16 +14,16 @@ use crate::symbols::{BlockId, Load, SymbolSink, SymbolSource};
 pub(super) const SYMBOL_LEN: usize = 12;
 
 /// Returns the bytes of a source symbol.
-fn source_symbol(block: u32, esi: u32) -> Vec<u8> {
+fn source_symbol(block: u32, esi: u32, len: usize) -> Vec<u8> {
     let seed = u64::from(block) << 32 | u64::from(esi);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut bytes = vec![0; SYMBOL_LEN];
+    let mut bytes = vec![0; len];
     random.fill_bytes(&mut bytes);
     bytes
 }
 
-fn whole_block(block: u32, k: u32) -> Vec<u8> {
-    (0..k).flat_map(|esi| source_symbol(block, esi)).collect()
+fn whole_block(block: u32, k: u32, len: usize) -> Vec<u8> {
+    (0..k).flat_map(|esi| source_symbol(block, esi, len)).collect()
 }
 
 /// A source of any symbol of any block that was not released.
@@ -35,13 +35,15 @@ pub(super) struct Blocks {
     pub(super) pipe: bool,
     /// Blocks of the manifest, which are kept.
     head: u32,
+    /// Bytes of a symbol.
+    pub(super) symbol_len: usize,
 }
 
 impl Blocks {
     /// Creates the content of a pipe or of files, with blocks of these lengths. The first `head`
     /// of them are kept anyway.
     pub(super) fn new(lengths: Arc<Vec<u8>>, pipe: bool, head: u32) -> Blocks {
-        Blocks { lengths, released: 0, pipe, head }
+        Blocks { lengths, released: 0, pipe, head, symbol_len: SYMBOL_LEN }
     }
 }
 
@@ -54,12 +56,13 @@ impl SymbolSource for Blocks {
         }
         let k = u32::from(self.lengths[block.sbn as usize]);
         if esi < k {
-            return Load::Ready(source_symbol(block.sbn, esi).into());
+            return Load::Ready(source_symbol(block.sbn, esi, self.symbol_len).into());
         }
-        let mut out = vec![0; SYMBOL_LEN];
+        let len = self.symbol_len;
+        let mut out = vec![0; len];
         let code = Code::new(Scheme::ReedSolomon);
-        let block = whole_block(block.sbn, k);
-        code.encode(k, SYMBOL_LEN, &block, esi..esi + 1, &mut out).unwrap();
+        let block = whole_block(block.sbn, k, len);
+        code.encode(k, len, &block, esi..esi + 1, &mut out).unwrap();
         Load::Ready(out.into())
     }
 
@@ -79,6 +82,8 @@ pub(super) struct Store {
     pub(super) stored: u64,
     /// Blocks that were not the source's, if that is expected.
     pub(super) wrong: Option<Vec<u32>>,
+    /// Bytes of a symbol.
+    pub(super) symbol_len: usize,
     /// Symbols of blocks that were wrong.
     doubted: BTreeMap<(u32, u32), Vec<u8>>,
 }
@@ -86,7 +91,7 @@ pub(super) struct Store {
 impl Store {
     /// Creates an empty sink for blocks of these lengths.
     pub(super) fn new(lengths: Arc<Vec<u8>>) -> Store {
-        Store { lengths, ..Store::default() }
+        Store { lengths, symbol_len: SYMBOL_LEN, ..Store::default() }
     }
 }
 
@@ -103,30 +108,30 @@ impl SymbolSink for Store {
     }
 
     fn restore(&mut self, block: BlockId) {
+        let len = self.symbol_len;
         let k = u32::from(self.lengths[block.sbn as usize]);
         let held: Vec<(u32, Vec<u8>)> = self
             .symbols
             .range((block.sbn, 0)..=(block.sbn, 255))
             .map(|((_, e), s)| (*e, s.clone()))
             .collect();
-        let mut data = vec![0; k as usize * SYMBOL_LEN];
+        let mut data = vec![0; k as usize * len];
         let mut present = SymbolSet::new(k);
         for (esi, symbol) in held.iter().filter(|(esi, _)| *esi < k) {
-            data[*esi as usize * SYMBOL_LEN..][..SYMBOL_LEN].copy_from_slice(symbol);
+            data[*esi as usize * len..][..len].copy_from_slice(symbol);
             present.insert(*esi);
         }
         let repairs: Vec<(u32, &[u8])> =
             held.iter().filter(|(esi, _)| *esi >= k).map(|(esi, s)| (*esi, &s[..])).collect();
-        Code::new(Scheme::ReedSolomon)
-            .restore(k, SYMBOL_LEN, &mut data, &present, &repairs)
-            .unwrap();
-        if let Some(wrong) = self.wrong.as_mut().filter(|_| data != whole_block(block.sbn, k)) {
+        Code::new(Scheme::ReedSolomon).restore(k, len, &mut data, &present, &repairs).unwrap();
+        if let Some(wrong) = self.wrong.as_mut().filter(|_| data != whole_block(block.sbn, k, len))
+        {
             wrong.push(block.sbn);
             self.forget(block);
             let held = held.into_iter().map(|(esi, symbol)| ((block.sbn, esi), symbol));
             return self.doubted.extend(held);
         }
-        assert_eq!(data, whole_block(block.sbn, k), "block {}", block.sbn);
+        assert_eq!(data, whole_block(block.sbn, k, len), "block {}", block.sbn);
         assert!(self.blocks.insert(block.sbn, data).is_none(), "block {} twice", block.sbn);
     }
 

@@ -193,7 +193,7 @@ fn a_block_that_is_forged_again_and_again_is_taken_from_the_source_alone() {
                     Purpose::Repair => {
                         Channel { source: Some(parent.ip()), ..World::domain_group() }
                     }
-                    Purpose::First | Purpose::Fetched => World::data_channel(),
+                    Purpose::First | Purpose::Fetched | Purpose::Piece => World::data_channel(),
                 };
                 let by = Address::Channel(channel);
                 for esi in 0..4 {

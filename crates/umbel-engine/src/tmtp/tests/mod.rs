@@ -10,5 +10,6 @@ mod hostile;
 mod leaving;
 mod pace;
 mod survey;
+mod unicast;
 mod without_tree;
 mod world;

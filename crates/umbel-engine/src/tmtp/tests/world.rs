@@ -22,7 +22,7 @@ use crate::tmtp::{
     SourceEvent, node_id,
 };
 use crate::units::Rate;
-use crate::{Address, Engine, Transmit};
+use crate::{Address, Datagram, Engine, Transmit};
 
 pub(super) const FEED: Tsi = Tsi(77);
 
@@ -93,6 +93,8 @@ pub(super) struct Feed {
     pub(super) no_questions: bool,
     /// Host whose repairs are wrong.
     pub(super) liar: Option<usize>,
+    /// Host to which no packet comes whose payload is longer than this.
+    pub(super) narrow: Option<(usize, usize)>,
     /// Changes each report of this host's reception on its way.
     pub(super) forge_report: Option<(usize, Lie)>,
     /// Changes each JOIN_CONFIRM on its way.
@@ -140,6 +142,15 @@ impl Protocol for Feed {
         }
         let asks = MessageType::of(payload) == Some(MessageType::FetchDigests);
         !(asks && world.no_questions)
+    }
+
+    fn arrive(world: &mut World, to: usize, datagram: Datagram<'_>) {
+        let is_too_long =
+            |(host, most): (usize, usize)| host == to && datagram.payload.len() > most;
+        if !world.narrow.is_some_and(is_too_long) {
+            let now = world.now;
+            world.engine(to).handle_datagram(now, datagram);
+        }
     }
 
     fn state(world: &World) -> String {
@@ -249,7 +260,8 @@ impl World {
         let id = config.node.id;
         let lengths = Arc::new(lengths);
         let head = shape.manifest.map_or(0, |manifest| manifest.blocks);
-        let symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
+        let mut symbols = Blocks::new(lengths.clone(), config.history.is_some(), head);
+        symbols.symbol_len = shape.symbol_len.into();
         let (recovery, authentication) = (config.node.recovery, config.node.authentication.clone());
         let source = Source::new(config, Draws::from_seed(seed), symbols);
         let source = Tested::new(source, |source| source.drops().to_string());
@@ -262,6 +274,7 @@ impl World {
             authentication,
             no_questions: false,
             liar: None,
+            narrow: None,
             forge_report: None,
             forge_confirm: None,
         };
@@ -321,7 +334,9 @@ impl World {
         let config = configure(ReceiverConfig::new(node, shape));
         config.check().unwrap();
         let draws = Draws::from_seed(self.below(u64::MAX));
-        let engine = Receiver::new(config, draws, Store::new(self.lengths.clone()));
+        let mut store = Store::new(self.lengths.clone());
+        store.symbol_len = shape.symbol_len.into();
+        let engine = Receiver::new(config, draws, store);
         let engine = Tested::new(engine, |receiver| receiver.drops().to_string());
         let pace = Rate::from_bits_per_s(100_000_000);
         let place = Host { pace, ..Host::new(address(host, subnet), subnet) };

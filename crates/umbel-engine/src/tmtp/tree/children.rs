@@ -39,7 +39,7 @@ impl Tree {
         address.set_port(search.port);
         let is_too_deep = |depth: u16| self.path.len() > usize::from(depth);
         if search.less_deep_than.is_some_and(is_too_deep)
-            || self.refusal_of(sender, search.role, hops).is_some()
+            || self.refusal_of(sender, search.role, Some(hops)).is_some()
         {
             return Ok(());
         }
@@ -62,7 +62,8 @@ impl Tree {
     }
 
     /// Returns why this node does not accept another as its child.
-    fn refusal_of(&self, child: NodeId, role: Role, hops: u8) -> Option<Refusal> {
+    /// What comes by unicast may come from anywhere, and has no `hops`.
+    fn refusal_of(&self, child: NodeId, role: Role, hops: Option<u8>) -> Option<Refusal> {
         let depth = self.path.len();
         let known = self.family.get(child).is_some_and(|known| known.role == role);
         let full = match role {
@@ -77,7 +78,9 @@ impl Tree {
             Some(Refusal::Leaving)
         } else if self.path.contains(&child) {
             Some(Refusal::Loop)
-        } else if hops > self.scope || role == Role::Member && hops > 1 && !self.flat {
+        } else if hops
+            .is_some_and(|hops| hops > self.scope || role == Role::Member && hops > 1 && !self.flat)
+        {
             Some(Refusal::TooFar)
         } else {
             (full && !known).then_some(Refusal::Full)
@@ -106,12 +109,20 @@ impl Tree {
         if !self.answers.may_leave(now, arrival.from.ip()) {
             return Err(DropReason::OverLimit);
         }
+        // Such a child is the source's alone. Its distance is no matter of the group.
+        let by_unicast = request.by_unicast;
+        if by_unicast && (self.role != Role::Source || request.role != Role::Member) {
+            return Err(DropReason::Unexpected);
+        }
+        let hops = if by_unicast { 1 } else { hops };
         let refusal = if !self.standing_at(now).may_be_above(request.standing) {
             Some(Refusal::Loop)
-        } else if self.slow.is_barred(now, arrival.from.ip()) || self.is_crowded(arrival, sender) {
+        } else if !by_unicast && self.slow.is_barred(now, arrival.from.ip())
+            || self.is_crowded(arrival, sender)
+        {
             Some(Refusal::Full)
         } else {
-            self.refusal_of(sender, request.role, hops)
+            self.refusal_of(sender, request.role, (!by_unicast).then_some(hops))
         };
         if let Some(reason) = refusal {
             let body = Body::JoinRefused { nonce: request.nonce, reason };
@@ -150,6 +161,7 @@ impl Tree {
                     nonce: request.nonce,
                     from: None,
                     heard: now,
+                    by_unicast: request.by_unicast,
                 };
                 self.family.insert(sender, child);
                 self.events.push_back(TreeEvent::ChildJoined { id: sender });

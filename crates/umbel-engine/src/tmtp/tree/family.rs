@@ -29,6 +29,8 @@ pub(in crate::tmtp) struct Child {
     pub(super) from: Option<u32>,
     /// Time at which the child was last heard.
     pub(super) heard: Instant,
+    /// Whether multicast does not reach the child.
+    pub(in crate::tmtp) by_unicast: bool,
 }
 
 /// A former child.

@@ -157,6 +157,10 @@ pub(super) struct Tree {
     scope: u8,
     /// There is no tree: all receivers are children of the source.
     flat: bool,
+    /// Multicast does not reach this node, which is a child of the source by unicast.
+    by_unicast: bool,
+    /// Number of the source as it was announced, once it is needed.
+    announced: Option<NodeId>,
     /// Requests name the node that is asked, since its number is a digest of its keys.
     names_parent: bool,
     /// Who asks for a place has shown its number and address, so it is the same node at another one.
@@ -214,6 +218,8 @@ impl Tree {
             source: KnownSource::new(source_address),
             scope: node.scope.max(1),
             flat: !node.recovery.has_tree(),
+            by_unicast: false,
+            announced: None,
             names_parent: node.has_keys(),
             keyed: node.authentication != Authentication::Paper,
             random,
@@ -237,6 +243,22 @@ impl Tree {
             due: VecDeque::new(),
             events: VecDeque::new(),
             config,
+        }
+    }
+
+    /// Becomes a child of the source by unicast, which was announced under this number, or looks
+    /// for a place among the others again.
+    pub(super) fn set_by_unicast(&mut self, now: Instant, source: Option<NodeId>) {
+        self.by_unicast = source.is_some();
+        self.announced = source;
+        if matches!(self.stage, Stage::Dissolving { .. } | Stage::Leaving { .. } | Stage::Left) {
+            return;
+        }
+        self.stop_managing();
+        if self.parent().is_some() {
+            self.lose_parent(now, false);
+        } else {
+            self.search(now);
         }
     }
 
@@ -427,7 +449,7 @@ impl Tree {
         }
     }
 
-    /// Notes a heartbeat of the source on the data channel.
+    /// Notes a heartbeat of the source.
     ///
     /// # Errors
     ///

@@ -152,6 +152,13 @@ impl Tree {
         }
     }
 
+    /// Notes that something of the parent came that is no message: what was fetched.
+    pub(in crate::tmtp) fn note_parent_lives(&mut self, now: Instant) {
+        if let Stage::Attached(parent) = &mut self.stage {
+            parent.heard = parent.heard.max(now);
+        }
+    }
+
     /// Notes that something was not heard, since too much came at once. It may have been the
     /// parent's.
     pub(in crate::tmtp) fn note_deafness(&mut self, now: Instant) {

@@ -138,7 +138,7 @@ impl Tree {
             // No node has this one as its parent, so it may stand anywhere.
             self.standing = Standing::default();
         }
-        if self.flat {
+        if self.flat || self.by_unicast {
             let source = self.source_candidate();
             self.request(now, source, Others::default());
         } else if self.role == Role::Manager {
@@ -266,7 +266,12 @@ impl Tree {
     /// Returns whether the node at this address is avoided at present. The source is no liar,
     /// whatever another program on its host does.
     pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
-        let is_liar = address != self.source.address() && self.liars.is_barred(now, address.ip());
+        let is_source = address == self.source.address();
+        if is_source && self.by_unicast {
+            // It was not heard by multicast, which is no fault of its own.
+            return false;
+        }
+        let is_liar = !is_source && self.liars.is_barred(now, address.ip());
         is_liar || self.bars.is_barred(now, address)
     }
 
@@ -337,6 +342,7 @@ impl Tree {
             standing: self.standing,
             name: self.name.clone(),
             parent: candidate.id.filter(|_| self.names_parent),
+            by_unicast: self.by_unicast,
         };
         self.due.push_back(Due::Ready(Way::Host(candidate.address), Body::JoinRequest(request)));
     }
@@ -356,7 +362,9 @@ impl Tree {
         let mut others = std::mem::take(others);
         match others.next() {
             Some(next) => self.request(now, next, others),
-            None if self.flat || self.role == Role::Manager => self.on_nobody(now),
+            None if self.flat || self.by_unicast || self.role == Role::Manager => {
+                self.on_nobody(now);
+            }
             None => self.search_subnet(now, 1),
         }
     }
@@ -431,7 +439,7 @@ impl Tree {
     /// Returns the source at its announced address.
     fn source_candidate(&self) -> Candidate {
         Candidate {
-            id: self.source.id(),
+            id: self.source.id().or(self.announced),
             address: self.source.address(),
             hops: self.scope,
             depth: 0,
@@ -532,7 +540,7 @@ impl Tree {
             }
             self.on_parents_beacon(now, beacon)?;
         }
-        if hops > 1 || self.departure.is_retiring() || self.flat {
+        if hops > 1 || self.departure.is_retiring() || self.flat || self.by_unicast {
             return Ok(());
         }
         match self.role {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use umbel_engine::tmtp::Brought;
 use umbel_net::session::Pin;
 use umbel_wire::feed::Feed;
 
@@ -46,6 +47,10 @@ impl RecvObserver for Diagnosing {
 
     fn note(&self, line: &str) {
         self.observer.note(line);
+    }
+
+    fn fallback(&self, brought: &Brought, cause: Option<&str>) {
+        self.observer.fallback(brought, cause);
     }
 
     fn lonely(&self, line: &str) {

@@ -7,7 +7,7 @@ use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
 use umbel_engine::symbols::SymbolSink;
 use umbel_engine::tmtp::{
-    Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TreeView,
+    Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TooLittle, TreeView,
 };
 use umbel_store::feed::PipeEvent;
 use umbel_store::feed::seal::OpenError;
@@ -79,6 +79,7 @@ pub(crate) struct RecvHost<S> {
     silence: Silence,
     lonely: bool,
     joined: bool,
+    unicast: bool,
     parents: u64,
     wrong_parents: u64,
     managed: bool,
@@ -119,6 +120,7 @@ impl<S: FeedStore> RecvHost<S> {
             silence: Silence::default(),
             lonely: false,
             joined: false,
+            unicast: false,
             parents: 0,
             wrong_parents: 0,
             managed: false,
@@ -227,6 +229,7 @@ impl<S: FeedStore> RecvHost<S> {
             bytes_done,
             loss: self.stats.data_lost as f64 / packets.max(1) as f64,
             joined: self.joined,
+            unicast: self.unicast,
             manager: view.is_some_and(|view| view.role == Role::Manager),
             children: view.map_or(0, |view| view.members + u32::from(view.children)),
             radius: self.radius,
@@ -477,6 +480,15 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
             ReceiverEvent::Gone(run) => {
                 let rest = self.content.on_gone(io, run);
                 self.heed(io, rest);
+            }
+            ReceiverEvent::ByUnicast { why, brought } => {
+                self.unicast = true;
+                let cause = (why == TooLittle::NoData).then(|| self.path.cause());
+                self.observer.fallback(&brought, cause.as_deref());
+            }
+            ReceiverEvent::ByMulticast => {
+                self.unicast = false;
+                self.observer.note("multicast works again");
             }
             ReceiverEvent::SourceSilent(silence) => {
                 self.observer.note(&format!(

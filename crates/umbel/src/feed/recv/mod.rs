@@ -29,7 +29,7 @@ use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{
-    Authentication, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
+    Authentication, Brought, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_net::interface::Interface;
@@ -156,6 +156,8 @@ pub struct RecvSnapshot {
     pub loss: f64,
     /// Whether the receiver has a parent.
     pub joined: bool,
+    /// Whether multicast brings nothing or nearly nothing, so that the source sends by unicast.
+    pub unicast: bool,
     /// Whether the receiver is the manager of its subnet.
     pub manager: bool,
     /// Number of children that it serves.
@@ -273,6 +275,10 @@ pub trait RecvObserver: Send + Sync {
 
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
+
+    /// Called when multicast has brought nothing, or next to nothing, and the source sends by unicast
+    /// from then on, with the cause if it is known.
+    fn fallback(&self, _brought: &Brought, _cause: Option<&str>) {}
 
     /// Called when the receiver hears nothing of the feed, or of possible parents.
     fn lonely(&self, line: &str) {

@@ -97,14 +97,18 @@ impl Path {
         }
     }
 
+    /// Returns the fault.
+    pub(super) fn cause(&self) -> String {
+        format!(
+            "packets of {} bytes do not arrive, shorter ones do: the path's MTU is smaller",
+            self.packet
+        )
+    }
+
     /// Returns a line with the fault and its remedy.
     pub(super) fn advice(&self) -> String {
         let mtu = ADVISED.into_iter().find(|mtu| *mtu < self.packet).unwrap_or(256);
-        format!(
-            "packets of {} bytes do not arrive, shorter ones do: the path's MTU is smaller; the \
-             sender needs `umbel send --mtu {mtu}`",
-            self.packet
-        )
+        format!("{}; the sender needs `umbel send --mtu {mtu}`", self.cause())
     }
 }
 

@@ -13,7 +13,6 @@ use umbel_engine::units::Rate;
 use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{ReceiverReport, ReceiverState, Totals};
 
-use self::status::line;
 use super::{SendObserver, WaitFor};
 use crate::feed::admission::Receipts;
 
@@ -159,6 +158,8 @@ pub(crate) struct SendHost<C> {
     /// Receivers whose paths carry too little for the channel. They fetch what they lack, and are
     /// waited for while the source has something to send.
     aside: BTreeSet<NodeId>,
+    /// Receivers that multicast does not reach, by the last word.
+    by_unicast: BTreeSet<NodeId>,
     /// Most receivers that were in the tree at a time.
     most: u32,
     /// Names on a list with keys that came. Nobody else's word takes one away.
@@ -194,6 +195,7 @@ impl<C: Content> SendHost<C> {
             idle: None,
             receivers: BTreeMap::new(),
             aside: BTreeSet::new(),
+            by_unicast: BTreeSet::new(),
             most: 0,
             came: BTreeSet::new(),
             failure: None,
@@ -412,7 +414,7 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                     return;
                 }
                 if known.is_none_or(|known| known.report.state != report.state) {
-                    self.observer.receiver(&line(&report));
+                    self.observer.receiver(&self.line_of(&report));
                 }
                 let news = known.is_none();
                 let since = known.map_or(self.receivers.len(), |known| known.since);
@@ -447,6 +449,23 @@ impl<C: Content> Host<Source<C::Symbols>> for SendHost<C> {
                     "the path to {name} ({address}) carries {carries}, less than the others': it is \
                      not waited for, and fetches what it lacks"
                 ));
+            }
+            SourceEvent::ByUnicast { node, address } => {
+                // It is in the tree, where it is waited for.
+                self.aside.remove(&node);
+                let news = self.by_unicast.len() < MOST_ASIDE && self.by_unicast.insert(node);
+                if news {
+                    let name = self.name_of(node);
+                    self.observer.note(&format!(
+                        "multicast does not reach {name} ({address}): it gets the feed by unicast"
+                    ));
+                }
+            }
+            SourceEvent::ByMulticast { node } => {
+                if self.by_unicast.remove(&node) {
+                    let name = self.name_of(node);
+                    self.observer.note(&format!("multicast reaches {name} again"));
+                }
             }
             SourceEvent::Complete => {
                 if self.stage == Stage::Sending {

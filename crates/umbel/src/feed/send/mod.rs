@@ -201,6 +201,8 @@ pub struct SendSnapshot {
     pub missing: Vec<String>,
     /// Seconds until it begins, while it waits no longer than that.
     pub begins_in_s: Option<f64>,
+    /// Number of receivers that get it by unicast, as multicast does not reach them.
+    pub by_unicast: u32,
     /// Number of receivers that have everything.
     pub done: u32,
     /// Number of receivers that gave up.
@@ -228,6 +230,8 @@ pub struct ReceiverLine {
     pub state: &'static str,
     /// Reason why the receiver gave up.
     pub reason: Option<String>,
+    /// Whether it gets the feed by unicast, or did at the end, as multicast does not reach it.
+    pub by_unicast: bool,
 }
 
 /// Result of sending a feed.
@@ -254,7 +258,7 @@ pub struct SendSummary {
     pub repairs: u64,
     /// Those of them that were sent to the subtrees that routers named.
     pub dmcasts: u64,
-    /// Packets sent to receivers that came late or lost their parents.
+    /// Packets sent to receivers that came late, lost their parents, or are not reached by multicast.
     pub fetched: u64,
     /// Number of children that the source gave up waiting for.
     pub evicted: u64,

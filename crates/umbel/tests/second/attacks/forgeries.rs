@@ -15,8 +15,8 @@ use umbel_wire::sap::SapPacket;
 use umbel_wire::session::{FindSessions, QUERY_PORT};
 use umbel_wire::tmtp::{
     Ack, AckRun, Beacon, BlockRun, Body, Dismissal, End, FeedInfo, Heartbeat, JoinConfirm,
-    JoinRequest, Nack, NackRun, Need, NodeId, Progress, ReceiverReport, ReceiverState, Refusal,
-    Report, Role, SignedStamp, Standing, Timing, Totals, Willing, without_stamp,
+    JoinRequest, Nack, NackRun, Need, NodeId, Portion, Progress, ReceiverReport, ReceiverState,
+    Refusal, Report, Role, SignedStamp, Standing, Timing, Totals, Willing, without_stamp,
 };
 
 use super::stranger::{DIRECTORY, HOPS, Heard, Mark, Stranger, Voice, message_of};
@@ -326,6 +326,7 @@ fn ask_for_a_place(voice: &mut Voice, nonce: u64) {
         standing: Standing { epoch: 0, depth: 0 },
         name: "stranger".to_owned(),
         parent: None,
+        by_unicast: false,
     };
     let bytes = voice.message(Body::JoinRequest(request));
     voice.say(voice.mark.source, &bytes);
@@ -440,7 +441,8 @@ pub(crate) fn beggar(answers: Arc<AtomicU64>) -> impl FnMut(&mut Voice, &[Heard]
         if turns.seldom() {
             ask_for_a_place(voice, turns.0);
             let runs = vec![BlockRun { first: 0, count: 4 }];
-            let fetch = Body::Fetch { nonce: turns.0, cookie, runs, alone: Vec::new() };
+            let (alone, portion) = (Vec::new(), Portion::default());
+            let fetch = Body::Fetch { nonce: turns.0, cookie, runs, alone, portion };
             let bytes = voice.message(fetch);
             voice.say(voice.mark.source, &bytes);
         }

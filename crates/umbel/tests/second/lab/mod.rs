@@ -19,6 +19,7 @@ mod router_send;
 mod scale;
 mod send;
 mod send_bad;
+mod send_by_unicast;
 mod sim;
 mod smo;
 mod smo_acks;

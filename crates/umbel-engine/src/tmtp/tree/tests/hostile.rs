@@ -270,6 +270,7 @@ fn a_child_that_claims_to_be_far_does_not_widen_the_radius() {
         standing: Standing::default(),
         name: String::new(),
         parent: None,
+        by_unicast: false,
     };
     let message = from(&world, liar, Body::JoinRequest(request.clone()));
     give(&mut world, 0, arrival(liar, 1), &message).unwrap();
@@ -408,6 +409,7 @@ fn request(nonce: u64) -> JoinRequest {
         standing: Standing::default(),
         name: String::new(),
         parent: None,
+        by_unicast: false,
     }
 }
 

@@ -38,6 +38,7 @@ fn a_confirmation_that_is_repeated_promises_as_much_as_the_first() {
         standing: Standing::default(),
         name: String::new(),
         parent: None,
+        by_unicast: false,
     };
     let request = from(&world, member, Body::JoinRequest(request));
     let hops_left = Some(UNICAST_HOPS);

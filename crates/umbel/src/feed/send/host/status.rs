@@ -25,7 +25,7 @@ impl<C: Content> SendHost<C> {
         let seconds =
             self.sent.map_or(0.0, |(start, end)| (end.unwrap_or(self.last) - start).as_secs_f64());
         let mut receivers: Vec<ReceiverLine> =
-            self.heard().map(|heard| line(&heard.report)).collect();
+            self.heard().map(|heard| self.line_of(&heard.report)).collect();
         let came: BTreeSet<String> =
             receivers.iter().map(|receiver| receiver.name.clone()).collect();
         for receiver in &mut receivers {
@@ -36,12 +36,14 @@ impl<C: Content> SendHost<C> {
         for name in &self.terms.expected.names {
             if !came.contains(name) {
                 let (name, node) = (name.clone(), String::new());
-                receivers.push(ReceiverLine { name, node, state: "missing", reason: None });
+                let (state, reason, by_unicast) = ("missing", None, false);
+                receivers.push(ReceiverLine { name, node, state, reason, by_unicast });
             }
         }
         for node in self.aside.iter().filter(|node| !self.receivers.contains_key(node)) {
             let (name, node) = (String::new(), format!("{:016x}", node.0));
-            receivers.push(ReceiverLine { name, node, state: "receiving", reason: None });
+            let (state, reason, by_unicast) = ("receiving", None, false);
+            receivers.push(ReceiverLine { name, node, state, reason, by_unicast });
         }
         for receiver in receivers.iter_mut().filter(|receiver| receiver.state == "receiving") {
             receiver.state = "vanished";
@@ -89,6 +91,19 @@ impl<C: Content> SendHost<C> {
                 |other: &Heard| other.report.name == heard.report.name && other.since > heard.since;
             heard.report.state != ReceiverState::Receiving || !self.receivers.values().any(again)
         })
+    }
+
+    /// Returns a receiver's line for the user.
+    pub(super) fn line_of(&self, report: &ReceiverReport) -> ReceiverLine {
+        let (state, reason) = match &report.state {
+            ReceiverState::Receiving => ("receiving", None),
+            ReceiverState::Done => ("done", None),
+            ReceiverState::Failed(reason) => ("failed", Some(reason.clone())),
+            ReceiverState::Left => ("left", None),
+        };
+        let node = format!("{:016x}", report.node.0);
+        let by_unicast = self.by_unicast.contains(&report.node);
+        ReceiverLine { name: report.name.clone(), node, state, reason, by_unicast }
     }
 
     /// Returns the first names on the list that have not come.
@@ -144,6 +159,7 @@ impl<C: Content> SendHost<C> {
                 .longest()
                 .filter(|_| waits)
                 .map(|longest| longest.saturating_sub(now.since(self.created)).as_secs_f64()),
+            by_unicast: self.by_unicast.len() as u32,
             done: totals.done,
             failed: totals.failed,
             rate_bits_per_s: self.rate.bits_per_s(),
@@ -152,16 +168,4 @@ impl<C: Content> SendHost<C> {
             trouble: self.trouble.take(),
         }
     }
-}
-
-/// Returns a receiver's line for the user.
-pub(super) fn line(report: &ReceiverReport) -> ReceiverLine {
-    let (state, reason) = match &report.state {
-        ReceiverState::Receiving => ("receiving", None),
-        ReceiverState::Done => ("done", None),
-        ReceiverState::Failed(reason) => ("failed", Some(reason.clone())),
-        ReceiverState::Left => ("left", None),
-    };
-    let node = format!("{:016x}", report.node.0);
-    ReceiverLine { name: report.name.clone(), node, state, reason }
 }
