@@ -153,6 +153,8 @@ pub(super) mod loss {
     pub(in crate::congestion) const PASSES: f64 = 0.6;
     /// The same for a rate above a limit.
     pub(in crate::congestion) const SURELY: f64 = 0.88;
+    /// Longest time, in seconds, for which a bucket lets more through than its limit.
+    pub(in crate::congestion) const MOST_BUCKET: f64 = 2.0;
     /// Greatest factor by which loss in bursts varies more than that of single packets.
     pub(in crate::congestion) const MOST_SPREAD: f64 = 100.0;
 }
@@ -205,6 +207,8 @@ pub(super) mod pace {
     pub(in crate::congestion) const MORE: f64 = 1.1;
     /// Factor on the rate above which what a path carries is not tested by it.
     pub(in crate::congestion) const UNTESTED: f64 = 1.5;
+    /// Part of what a path has carried below which a limit may not last.
+    pub(in crate::congestion) const SUNK: f64 = 0.4;
     /// First and longest wait until such a limit is forgotten.
     pub(in crate::congestion) const RETEST_FIRST: Duration = Duration::from_secs(1);
     /// See above.

@@ -10,8 +10,8 @@
 //! single packets, by a factor that the number of gaps tells.
 
 use super::config::loss::{
-    CREEP, DEVIATIONS, DISMISSED, EXPECTED, FLOOR_PACKETS, HOPELESS, PASSES, PATIENCE, RARE,
-    SAME_RATE, SURE, SURELY, TOLERATED, WINDOW,
+    CREEP, DEVIATIONS, DISMISSED, EXPECTED, FLOOR_PACKETS, HOPELESS, MOST_BUCKET, PASSES, PATIENCE,
+    RARE, SAME_RATE, SURE, SURELY, TOLERATED, WINDOW,
 };
 use super::tally::{Model, Tally};
 
@@ -104,6 +104,11 @@ impl Loss {
     pub(super) fn forget_batches(&mut self) {
         let Loss { verified, .. } = *self;
         *self = Loss { verified, ..Loss::default() };
+    }
+
+    /// Forgets all but that the path carries so many packets a second.
+    pub(super) fn begin_at(&mut self, rate: f64) {
+        *self = Loss { verified: rate, ..Loss::default() };
     }
 
     /// Returns whether a limit is taken for one though little is known.
@@ -333,7 +338,8 @@ impl Loss {
                 passed += (rate - limit) * time;
             }
         }
-        self.bucket = self.bucket.max(passed);
+        // What passed while the path carried more was no bucket.
+        self.bucket = self.bucket.max(passed).min(limit * MOST_BUCKET);
         self.carried = Default::default();
         self.limit = Some(limit);
         self.is_sure = true;
@@ -355,7 +361,7 @@ impl Loss {
             let limit = limit + (limit_by(&above, floor.share()) - limit) * weight;
             self.limit = Some(limit);
             let passed = self.beyond - (above.rate() - limit) * above.time;
-            self.bucket = self.bucket.max(passed);
+            self.bucket = self.bucket.max(passed).min(limit * MOST_BUCKET);
             return Finding::Limit(limit);
         }
         let mut both = floor;

@@ -450,6 +450,7 @@ impl<Who: Ord + Clone> Controller<Who> {
         }
         self.decided = now;
         self.retest(now);
+        self.retest_sunk(now);
         let (standings, slowest) = self.standings(now);
         let most = self.config.most.bits_per_s() as f64;
         let decision = pace::decide(&self.config, standings, self.rate, most);

@@ -15,6 +15,7 @@ use super::config::path::{
 };
 use super::evidence::{Delivered, Delivery, Overruns, Trouble};
 use super::loss::{Finding, Loss};
+use super::retest::Retest;
 use super::tally::Tally;
 use crate::Instant;
 use crate::shares::Origin;
@@ -51,6 +52,10 @@ pub(super) struct Path {
     pub(super) judged: u32,
     /// Rate that the path is known to carry, in bits per second.
     pub(super) carries: f64,
+    /// The most that it has carried for a while: more than what a bucket let through at once.
+    pub(super) known: f64,
+    /// When a limit far below that is forgotten.
+    pub(super) sunk: Retest,
     /// Why it carries no more than that, if that is known.
     pub(super) bound: Option<Bottleneck>,
     /// Windows in a row that showed a limit.
@@ -177,6 +182,8 @@ impl Path {
             heard: None,
             judged: 0,
             carries: 0.0,
+            known: 0.0,
+            sunk: Retest::default(),
             bound: None,
             limited: 0,
             overruns: Overruns::default(),
@@ -250,6 +257,14 @@ impl Path {
     pub(super) fn forget_bound(&mut self) {
         self.bound = None;
         self.loss.forget_limit();
+    }
+
+    /// Begins anew at the rate that it carries.
+    pub(super) fn begin_anew(&mut self, config: &CongestionConfig) {
+        self.bound = None;
+        self.limited = 0;
+        self.unheard = Tally::default();
+        self.loss.begin_at(self.carries / (f64::from(config.packet_len) * 8.0));
     }
 
     /// Takes a report.
@@ -346,6 +361,7 @@ impl Path {
             arrived_over: report.arrived_over.as_secs_f64(),
         };
         self.delivered.hear(rtt, &delivery);
+        self.known = self.known.max(self.delivered.rate(rtt).unwrap_or_default());
         if self.bound.is_some() {
             let packets = f64::from(report.received) + f64::from(report.lost);
             self.trouble.hear(now, rtt, packets, is_trouble);

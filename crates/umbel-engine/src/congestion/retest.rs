@@ -1,10 +1,12 @@
-//! Limits that nothing tests, since another path holds the rate down.
+//! Limits that are forgotten: those that nothing tests, since another path holds the rate down, and
+//! those far below what a path has carried.
 
 use std::time::Duration;
 
 use super::Controller;
 use super::api::PaceTo;
-use super::config::pace::{RETEST_FIRST, RETEST_MOST, UNTESTED};
+use super::config::pace::{RETEST_FIRST, RETEST_MOST, SUNK, UNTESTED};
+use super::phases::Phase;
 use crate::Instant;
 
 /// When limits are forgotten that nothing tests.
@@ -20,7 +22,43 @@ impl Default for Retest {
     }
 }
 
+impl Retest {
+    /// Returns whether it is time, and waits for the next time, if so.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let at = *self.at.get_or_insert(now + self.wait);
+        let due = now >= at;
+        if due {
+            self.at = None;
+        }
+        due
+    }
+
+    /// Waits twice as long from now on.
+    fn wait_longer(&mut self) {
+        self.wait = (self.wait * 2).min(RETEST_MOST);
+    }
+}
+
 impl<Who: Ord + Clone> Controller<Who> {
+    /// Forgets now and then a limit that is far below what the path has carried: others may have
+    /// filled it, who are gone. To find out by probes would take minutes, since at so low a rate
+    /// packets are few, and those of before seem to prove the limit.
+    pub(super) fn retest_sunk(&mut self, now: Instant) {
+        let is_calm = matches!(self.phase, Phase::Cruise | Phase::Probe);
+        let Some(path) = self.limiting.as_ref().and_then(|who| self.paths.get_mut(who)) else {
+            return;
+        };
+        if path.bound.is_none() || path.competition.is_some() {
+            return;
+        }
+        if path.carries >= path.known * SUNK {
+            path.sunk = Retest::default();
+        } else if is_calm && path.sunk.is_due(now) {
+            path.sunk.wait_longer();
+            path.begin_anew(&self.config);
+        }
+    }
+
     /// Forgets now and then what paths carry that one path holds back. What the others carried while a
     /// burst filled their queues may have been little, and at a rate far below it nothing tells.
     pub(super) fn retest(&mut self, now: Instant) {
@@ -29,8 +67,7 @@ impl<Who: Ord + Clone> Controller<Who> {
             self.retest.at = None;
             return;
         };
-        let at = *self.retest.at.get_or_insert(now + self.retest.wait);
-        if now < at {
+        if !self.retest.is_due(now) {
             return;
         }
         let tested = self.rate * UNTESTED;
@@ -42,8 +79,7 @@ impl<Who: Ord + Clone> Controller<Who> {
             }
         }
         if any {
-            self.retest.wait = (self.retest.wait * 2).min(RETEST_MOST);
+            self.retest.wait_longer();
         }
-        self.retest.at = Some(now + self.retest.wait);
     }
 }

@@ -141,6 +141,9 @@ fn cases() -> Vec<Case> {
         });
         with("halves", 10.0, &|spec| spec.links[0].rates = vec![(0.0, rate), (5.0, rate / 2.0)]);
         with("doubles", 10.0, &|spec| spec.links[0].rates = vec![(0.0, rate / 2.0), (5.0, rate)]);
+        with("falls to a tenth", 20.0, &|spec| {
+            spec.links[0].rates = vec![(0.0, rate), (5.0, rate / 10.0)];
+        });
         with("vanishes for 2 s", 10.0, &|spec| {
             spec.links[0].rates = vec![(0.0, rate), (5.0, 0.0), (7.0, rate)];
         });
@@ -178,6 +181,36 @@ fn paths_are_used_well() {
     println!("{all} paths: {slow} slow, {wasteful} wasteful");
     assert!(slow * 10 <= all, "{slow} of {all} are slow");
     assert!(wasteful * 10 <= all, "{wasteful} of {all} are wasteful");
+}
+
+/// A path that carries a sixtieth for some seconds, and then what it did before.
+#[test]
+fn what_a_path_carries_again_is_found_again() {
+    for (rate, rtt_ms, bdp, loss, policed) in [
+        (6e6, 0.2, 1.0, 0.0, false),
+        (6e6, 2.0, 10.0, 0.0, false),
+        (6e6, 20.0, 1.0, 0.0, false),
+        (6e6, 20.0, 1.0, 0.05, false),
+        (6e6, 20.0, 1.0, 0.0, true),
+        (1e8, 2.0, 1.0, 0.0, false),
+    ] {
+        for lasts in [0.5, 2.0, 5.0] {
+            let mut spec = path(rate, rtt_ms, bdp);
+            let link = &mut spec.links[0];
+            link.policer = policed.then_some(rate / 8.0 * 0.05);
+            link.rates = vec![(0.0, rate), (4.0, rate / 60.0), (4.0 + lasts, rate)];
+            spec.receivers[0].loss = loss;
+            let mut world = World::new(spec);
+            world.run(secs(4.0 + lasts + 5.0));
+            let before = world.receivers[0].received;
+            world.run(secs(4.0 + lasts + 8.0));
+            let carried = (world.receivers[0].received - before) as f64 * f64::from(PACKET) * 8.0;
+            let used = carried / (3.0 * rate * (1.0 - loss));
+            let what =
+                format!("{rtt_ms} ms, {bdp} BDP, loss {loss}, policer: {policed}, {lasts} s");
+            assert!(used > 0.9, "{rate} bit/s, {what}: {used}");
+        }
+    }
 }
 
 #[test]
