@@ -173,6 +173,8 @@ pub(super) mod path {
     pub(in crate::congestion) const CLEAN: f64 = 0.01;
     /// Factor on the rate that was allowed up to which a rate counts that was sent.
     pub(in crate::congestion) const MOST_AHEAD: f64 = 1.1;
+    /// Part of the rate that was allowed below which the source had little to send.
+    pub(in crate::congestion) const IDLE: f64 = 0.3;
     /// Seconds by which packets are later all at once, from which on a machine has stalled.
     pub(in crate::congestion) const STALL: f64 = 0.004;
     /// Share of marked packets that counts as a limit. A queue that is long for a moment marks a few.

@@ -10,7 +10,7 @@ use super::config::compete::MOST_GAIN;
 use super::config::loss::{FLOOR_PACKETS, TOLERATED};
 use super::config::pace::MORE;
 use super::config::path::{
-    CLEAN, JITTER, LEAST_WINDOW, MARKED_QUEUE, MOST_AHEAD, MOST_JITTER, OUTAGE, SLOW_GROWTH,
+    CLEAN, IDLE, JITTER, LEAST_WINDOW, MARKED_QUEUE, MOST_AHEAD, MOST_JITTER, OUTAGE, SLOW_GROWTH,
     STALE_RTT, STALL, STEADY, TOLERATED_GROWTH, TOLERATED_MARKS,
 };
 use super::evidence::{Delivered, Delivery, Overruns, Trouble};
@@ -360,10 +360,14 @@ impl Path {
             sent_over: report.sent_over.as_secs_f64(),
             arrived_over: report.arrived_over.as_secs_f64(),
         };
-        self.delivered.hear(rtt, &delivery);
+        // While the source had little to send, what was delivered tells nothing.
+        let packets = f64::from(report.received) + f64::from(report.lost);
+        let is_idle = packets * bits / delivery.sent_over < self.allowed * IDLE;
+        if !(is_idle && self.allowed.is_finite()) {
+            self.delivered.hear(rtt, &delivery);
+        }
         self.known = self.known.max(self.delivered.rate(rtt).unwrap_or_default());
         if self.bound.is_some() {
-            let packets = f64::from(report.received) + f64::from(report.lost);
             self.trouble.hear(now, rtt, packets, is_trouble);
         } else {
             self.trouble = Trouble::default();
@@ -408,7 +412,7 @@ impl Path {
 
     fn compete_on(&mut self, now: Instant, report: &ReceptionReport, bits: f64) {
         self.queue.before = self.queue.least;
-        self.queue.least = report.queue_least.as_secs_f64();
+        self.queue.least = report.queue_least.min(report.queue).as_secs_f64();
         let sent_over = report.sent_over.as_secs_f64();
         let all = f64::from(report.received) + f64::from(report.lost);
         self.sent = all * bits / sent_over;
@@ -452,7 +456,8 @@ impl Path {
         let sent = window.all * bits / window.sent_over;
         self.sent = sent;
         self.queue.before = self.queue.least;
-        self.queue.least = window.queue_least.unwrap_or(self.queue.last);
+        // The newest packet counts, too: after a pause the others tell of the queue before it.
+        self.queue.least = window.queue_least.unwrap_or(f64::INFINITY).min(self.queue.last);
         self.note_drained(window.sent_over);
         let target = self.queue_target(config, sent);
         let jitter = self.queue.jitter;
