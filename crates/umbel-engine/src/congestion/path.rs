@@ -412,7 +412,7 @@ impl Path {
 
     fn compete_on(&mut self, now: Instant, report: &ReceptionReport, bits: f64) {
         self.queue.before = self.queue.least;
-        self.queue.least = report.queue_least.min(report.queue).as_secs_f64();
+        self.queue.least = report.queue_least.as_secs_f64();
         let sent_over = report.sent_over.as_secs_f64();
         let all = f64::from(report.received) + f64::from(report.lost);
         self.sent = all * bits / sent_over;
@@ -456,8 +456,7 @@ impl Path {
         let sent = window.all * bits / window.sent_over;
         self.sent = sent;
         self.queue.before = self.queue.least;
-        // The newest packet counts, too: after a pause the others tell of the queue before it.
-        self.queue.least = window.queue_least.unwrap_or(f64::INFINITY).min(self.queue.last);
+        self.queue.least = window.queue_least.unwrap_or(self.queue.last);
         self.note_drained(window.sent_over);
         let target = self.queue_target(config, sent);
         let jitter = self.queue.jitter;

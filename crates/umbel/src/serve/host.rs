@@ -45,6 +45,11 @@ pub(crate) trait Staff {
     /// Looks up an item's name and how it is divided into blocks.
     fn item(&self, toi: Toi) -> Option<(String, Oti)>;
 
+    /// Returns whether people count an item as one: a directory is kept along with its files.
+    fn counts(&self, _toi: Toi) -> bool {
+        true
+    }
+
     /// Sends what a client needs of an item on its session.
     fn serve_unicast(&mut self, session: SessionId, toi: Toi, need: Need);
 
@@ -253,7 +258,9 @@ impl<T: Staff> Host<Source<T::Symbols>> for ServeHost<T> {
                 }
                 self.staff.close(session, &reason);
             }
-            SourceEvent::Delivered { .. } => self.delivered += 1,
+            SourceEvent::Delivered { toi, .. } => {
+                self.delivered += u64::from(self.staff.counts(toi));
+            }
             SourceEvent::ItemLost { toi, reason } => {
                 let name = self.staff.item(toi).map(|(name, _)| name);
                 tracing::warn!("{}: {reason}", name.unwrap_or_default());

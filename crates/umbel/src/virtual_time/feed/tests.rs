@@ -130,7 +130,7 @@ fn receivers_of_a_source_that_crashed_end_with_a_reason() {
 }
 
 #[test]
-fn a_path_too_narrow_for_full_packets_holds_nobody_up_and_both_sides_hear_of_it() {
+fn a_path_too_narrow_for_full_packets_holds_nobody_up_and_files_come_by_unicast() {
     for pipe in [false, true] {
         let scenario = Scenario { narrow: 1, loss: 0.05, pipe, ..Scenario::default() };
         for_seeds(10, |seed| {
@@ -139,16 +139,14 @@ fn a_path_too_narrow_for_full_packets_holds_nobody_up_and_both_sides_hear_of_it(
             for (member, number) in world.members.iter().zip(0..) {
                 let summary = world.received(member.node).unwrap();
                 let what = format!("{scenario:?}, seed {seed}, {:?}: {summary:?}", member.node);
-                if number < scenario.hosts * scenario.narrow {
-                    assert!(summary.failure.unwrap().contains("umbel send --mtu"), "{what}");
-                } else {
-                    assert!(world.has_everything(member), "{what}");
-                }
+                let is_narrow = number < scenario.hosts * scenario.narrow;
+                let told =
+                    summary.failure.is_some_and(|reason| reason.contains("umbel send --mtu"));
+                assert!(world.has_everything(member) || pipe && is_narrow && told, "{what}");
             }
             let sent = world.sent().unwrap();
-            let advised = |reason: &String| reason.contains("umbel send --mtu");
-            let told = sent.receivers.iter().filter(|r| r.reason.as_ref().is_some_and(advised));
-            assert_eq!((told.count(), sent.done, sent.without), (2, 4, 2), "seed {seed}: {sent:?}");
+            let least = if pipe { 4 } else { 6 };
+            assert!(sent.done >= least && sent.done + sent.without == 6, "seed {seed}: {sent:?}");
         });
     }
 }
