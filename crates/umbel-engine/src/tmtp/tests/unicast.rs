@@ -207,21 +207,18 @@ fn a_pipe_waits_for_who_gets_it_by_unicast() {
 
 #[test]
 fn in_an_open_feed_and_with_a_token_it_is_the_same() {
-    let with_keys = |mut config: SourceConfig| {
+    let with_keys: fn(SourceConfig) -> SourceConfig = |mut config| {
         config.node.authentication = Authentication::Keys(super::world::secret_of(0));
         config.node.id = node_id(super::world::FEED, &super::world::secret_of(0));
         config.shape.id = config.node.id;
         config
     };
-    let with_token = |mut config: SourceConfig| {
+    let with_token: fn(SourceConfig) -> SourceConfig = |mut config| {
         config.node.authentication = Authentication::Token([7; 32]);
         config
     };
-    let worlds = [
-        world_with(Recovery::Tree, 12, BLOCKS, with_keys),
-        world_with(Recovery::Tree, 12, BLOCKS, with_token),
-    ];
-    for mut world in worlds {
+    for access in [with_keys, with_token] {
+        let mut world = world_with(Recovery::Tree, 12, BLOCKS, access);
         let deaf = add(&mut world);
         world.network.hosts[deaf].is_deaf = true;
         world.run_until(LONG, |world| world.source().stats().totals.members == 1);
