@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use umbel_wire::reception::{ChannelStamp, ReceptionReport};
 
+use super::api::PaceTo;
 use super::compete::Competition;
 use super::config::CongestionConfig;
 use super::config::compete::MOST_GAIN;
@@ -300,7 +301,7 @@ impl Path {
         self.queue.jitter = jitter.max(self.queue.jitter * (1.0 - 1.0 / 32.0));
         let bits = f64::from(config.packet_len) * 8.0;
         if self.competition.is_some() {
-            self.note_trouble(now, report, bits);
+            self.note_trouble(now, config, report);
             self.compete_on(now, report, bits);
             self.judged = report.newest.number;
             return News::Changed;
@@ -338,7 +339,7 @@ impl Path {
         if is_judged {
             self.judge(config, report.newest.number);
         }
-        self.note_trouble(now, report, bits);
+        self.note_trouble(now, config, report);
         if changed || is_judged { News::Changed } else { News::Nothing }
     }
 
@@ -352,7 +353,8 @@ impl Path {
     }
 
     /// Notes whether the path is in trouble, and what it delivers meanwhile.
-    fn note_trouble(&mut self, now: Instant, report: &ReceptionReport, bits: f64) {
+    fn note_trouble(&mut self, now: Instant, config: &CongestionConfig, report: &ReceptionReport) {
+        let bits = f64::from(config.packet_len) * 8.0;
         let is_trouble = std::mem::take(&mut self.in_trouble);
         let rtt = self.rtt.known().unwrap_or(0.1);
         let delivery = Delivery {
@@ -360,10 +362,11 @@ impl Path {
             sent_over: report.sent_over.as_secs_f64(),
             arrived_over: report.arrived_over.as_secs_f64(),
         };
-        // While the source had little to send, what was delivered tells nothing.
+        // While the source had little to send, what was delivered tells nothing. Where receivers may
+        // leave for it, it counts all the same: all of them had as little.
         let packets = f64::from(report.received) + f64::from(report.lost);
         let is_idle = packets * bits / delivery.sent_over < self.allowed * IDLE;
-        if !(is_idle && self.allowed.is_finite()) {
+        if !(is_idle && self.allowed.is_finite() && config.pace_to == PaceTo::All) {
             self.delivered.hear(rtt, &delivery);
         }
         self.known = self.known.max(self.delivered.rate(rtt).unwrap_or_default());

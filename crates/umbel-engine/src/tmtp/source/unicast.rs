@@ -13,7 +13,8 @@
 //! A line has a [congestion control](crate::congestion) of its own, with its own numbers. It sends
 //! only what was asked for. All lines together take a share of the rate at most. The feed does not
 //! wait for these receivers, unless it is a pipe, but does not end before them either: each
-//! acknowledges what it holds. They fetch whatever the application has extended the feed with, wherever the channel is.
+//! acknowledges what it holds. They fetch whatever the application has extended the feed with,
+//! wherever the channel is.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -287,6 +287,21 @@ fn a_slow_subnet_gets_everything() {
 }
 
 #[test]
+fn a_slow_subnet_sets_the_pace_of_all() {
+    let Some(lab) = lab(&subnets(2, 1)) else { return };
+    let slow = Impairment::none().rate(Rate::from_bits_per_s(6_000_000).unwrap());
+    lab.set_link_direction("r1", "sb", slow).unwrap();
+    let feeds = Feeds::new(&lab, &[("large", 5 * MB)]);
+    let mut sender = feeds.send(&["--rate", "40M", "--wait-for", "2", "--pace-to", "all"]);
+    let mut receivers = ["a1", "b1"].map(|host| feeds.recv(host, &[]));
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    let summary = sender.wait_done(SOON);
+    assert_eq!((number(&summary, "done"), number(&summary, "evicted")), (2, 0), "{summary}");
+}
+
+#[test]
 fn repairs_of_a_subnet_stay_in_it() {
     // Ears listen in both subnets, and between the two routers.
     let topology = subnets(2, 3).host("ae").link("sa", "ae").host("be").link("sb", "be");
