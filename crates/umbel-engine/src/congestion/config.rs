@@ -210,7 +210,7 @@ pub(super) mod pace {
     /// Factor on the rate above which what a path carries is not tested by it.
     pub(in crate::congestion) const UNTESTED: f64 = 1.5;
     /// Part of what a path has carried below which a limit may not last.
-    pub(in crate::congestion) const SUNK: f64 = 0.4;
+    pub(in crate::congestion) const FAR_BELOW: f64 = 0.4;
     /// First and longest wait until such a limit is forgotten.
     pub(in crate::congestion) const RETEST_FIRST: Duration = Duration::from_secs(1);
     /// See above.

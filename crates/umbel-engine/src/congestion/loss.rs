@@ -102,8 +102,7 @@ impl Loss {
 
     /// Forgets what batches cost, since they are smaller now.
     pub(super) fn forget_batches(&mut self) {
-        let Loss { verified, .. } = *self;
-        *self = Loss { verified, ..Loss::default() };
+        self.begin_at(self.verified);
     }
 
     /// Forgets all but that the path carries so many packets a second.

@@ -54,9 +54,9 @@ pub(super) struct Path {
     /// Rate that the path is known to carry, in bits per second.
     pub(super) carries: f64,
     /// The most that it has carried for a while: more than what a bucket let through at once.
-    pub(super) known: f64,
+    pub(super) carried_most: f64,
     /// When a limit far below that is forgotten.
-    pub(super) sunk: Retest,
+    pub(super) retest: Retest,
     /// Why it carries no more than that, if that is known.
     pub(super) bound: Option<Bottleneck>,
     /// Windows in a row that showed a limit.
@@ -183,8 +183,8 @@ impl Path {
             heard: None,
             judged: 0,
             carries: 0.0,
-            known: 0.0,
-            sunk: Retest::default(),
+            carried_most: 0.0,
+            retest: Retest::default(),
             bound: None,
             limited: 0,
             overruns: Overruns::default(),
@@ -369,7 +369,8 @@ impl Path {
         if !(is_idle && self.allowed.is_finite() && config.pace_to == PaceTo::All) {
             self.delivered.hear(rtt, &delivery);
         }
-        self.known = self.known.max(self.delivered.rate(rtt).unwrap_or_default());
+        let delivered = self.delivered.rate(rtt).unwrap_or_default();
+        self.carried_most = self.carried_most.max(delivered);
         if self.bound.is_some() {
             self.trouble.hear(now, rtt, packets, is_trouble);
         } else {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::Controller;
 use super::api::PaceTo;
-use super::config::pace::{RETEST_FIRST, RETEST_MOST, SUNK, UNTESTED};
+use super::config::pace::{FAR_BELOW, RETEST_FIRST, RETEST_MOST, UNTESTED};
 use super::phases::Phase;
 use crate::Instant;
 
-/// When limits are forgotten that nothing tests.
+/// When a limit is forgotten next, and how long after that again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retest {
     at: Option<Instant>,
@@ -43,7 +43,7 @@ impl<Who: Ord + Clone> Controller<Who> {
     /// Forgets now and then a limit that is far below what the path has carried: others may have
     /// filled it, who are gone. To find out by probes would take minutes, since at so low a rate
     /// packets are few, and those of before seem to prove the limit.
-    pub(super) fn retest_sunk(&mut self, now: Instant) {
+    pub(super) fn retest_low_limit(&mut self, now: Instant) {
         let is_calm = matches!(self.phase, Phase::Cruise | Phase::Probe);
         let Some(path) = self.limiting.as_ref().and_then(|who| self.paths.get_mut(who)) else {
             return;
@@ -51,10 +51,10 @@ impl<Who: Ord + Clone> Controller<Who> {
         if path.bound.is_none() || path.competition.is_some() {
             return;
         }
-        if path.carries >= path.known * SUNK {
-            path.sunk = Retest::default();
-        } else if is_calm && path.sunk.is_due(now) {
-            path.sunk.wait_longer();
+        if path.carries >= path.carried_most * FAR_BELOW {
+            path.retest = Retest::default();
+        } else if is_calm && path.retest.is_due(now) {
+            path.retest.wait_longer();
             path.begin_anew(&self.config);
         }
     }

@@ -282,10 +282,10 @@ impl Catalog {
     /// all items match.
     ///
     /// A pattern that is the name of a file matches only that file. A pattern without wildcards that
-    /// names a directory matches the directory and all items below it. Otherwise `*` matches any bytes and `?`
-    /// one byte within one part of a path. `**` matches any number of parts, `[a-z]` one ASCII
-    /// character of a set, and `{a,b}` either alternative. `\` escapes the next character. Wildcards
-    /// do not match directories, but for those below `directory/**`.
+    /// names a directory matches the directory and all items below it. Otherwise `*` matches any
+    /// bytes and `?` one byte within one part of a path. `**` matches any number of parts, `[a-z]`
+    /// one ASCII character of a set, and `{a,b}` either alternative. `\` escapes the next character.
+    /// Wildcards do not match directories, but for those below `directory/**`.
     ///
     /// `cursor` is 0, or [`Selection::next`] of the previous page. The pages of one selection show
     /// one state of the catalog, unless many other queries come between. A page has at least one

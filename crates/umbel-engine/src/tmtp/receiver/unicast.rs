@@ -57,8 +57,6 @@ struct Counts {
     /// Packets of the channel that were sent for the first time, and those that are missing.
     data: u64,
     lost: u64,
-    /// Heartbeats on the channel.
-    heartbeats: u64,
     /// Symbols that came by multicast, as repairs or not, and were kept.
     useful: u64,
     /// Requests of this node and its siblings.
@@ -109,7 +107,6 @@ pub(super) struct Unicast {
     /// Beginning of the window, and the counts at that time.
     window: Option<(Instant, Counts)>,
     useful: u64,
-    heartbeats: u64,
     /// Time at which multicast last brought something.
     last: Instant,
     /// Time of the last return to multicast, and the number of returns in a row that were in vain.
@@ -133,7 +130,6 @@ impl Unicast {
             way: Way::Multicast,
             window: None,
             useful: 0,
-            heartbeats: 0,
             last: Instant::EPOCH,
             returned: None,
             in_vain: 0,
@@ -173,7 +169,6 @@ impl Unicast {
     /// Notes a heartbeat on the channel.
     pub(super) fn on_heartbeat(&mut self, now: Instant) {
         self.last = now;
-        self.heartbeats += 1;
     }
 
     /// Notes a heartbeat by unicast.
@@ -231,7 +226,8 @@ impl Unicast {
         }
     }
 
-    /// Returns what the window shows, if that changes anything. `lacks` tells whether something is missing that could come.
+    /// Returns what the window shows, if that changes anything. `lacks` tells whether something is
+    /// missing that could come.
     fn judge(&self, now: Instant, counts: Counts, lacks: bool) -> Option<Verdict> {
         let (since, before) = self.window?;
         let is_over = now.since(since) >= WINDOW;
@@ -301,7 +297,6 @@ impl<K: SymbolSink> Receiver<K> {
         Counts {
             data: self.stats.data_received,
             lost: self.stats.data_lost,
-            heartbeats: self.unicast.heartbeats,
             useful: self.unicast.useful,
             asked: self.stats.nacks_sent + self.stats.nacks_suppressed + self.stats.fetches_sent,
             gap: self.delivery.reception().first_gap(0),
@@ -396,35 +391,28 @@ mod tests {
     #[test]
     fn multicast_is_given_up_if_it_brings_next_to_nothing() {
         let mut unicast = unicast();
-        let counts = |data, lost, heartbeats, useful, asked| Counts {
-            data,
-            lost,
-            heartbeats,
-            useful,
-            asked,
-            gap: 0,
-        };
-        let silent = unicast.judge(ms(5_000), counts(0, 0, 0, 0, 0), false);
+        let counts = |data, lost, useful, asked| Counts { data, lost, useful, asked, gap: 0 };
+        let silent = unicast.judge(ms(5_000), counts(0, 0, 0, 0), false);
         assert_eq!(silent, Some(Verdict::TooLittle(TooLittle::Nothing)));
         unicast.last = ms(1);
         let judge = |counts, lacks| match unicast.judge(ms(5_000), counts, lacks) {
             Some(Verdict::TooLittle(why)) => Some(why),
             _ => None,
         };
-        assert_eq!(judge(counts(0, 0, 0, 50, 0), true), None, "repairs come");
-        assert_eq!(judge(counts(0, 0, 5, 0, 0), false), None, "the source waits");
-        assert_eq!(judge(counts(0, 0, 5, 0, 4), true), Some(TooLittle::NoData));
-        assert_eq!(judge(counts(0, 0, 5, 0, 3), true), None, "too few requests");
-        assert_eq!(judge(counts(4, 96, 5, 4, 9), true), Some(TooLittle::FewPackets));
-        assert_eq!(judge(counts(4, 96, 5, 30, 9), true), None, "repairs make up for it");
-        assert_eq!(judge(counts(6, 94, 5, 6, 9), true), None);
+        assert_eq!(judge(counts(0, 0, 50, 0), true), None, "repairs come");
+        assert_eq!(judge(counts(0, 0, 0, 0), false), None, "the source waits");
+        assert_eq!(judge(counts(0, 0, 0, 4), true), Some(TooLittle::NoData));
+        assert_eq!(judge(counts(0, 0, 0, 3), true), None, "too few requests");
+        assert_eq!(judge(counts(4, 96, 4, 9), true), Some(TooLittle::FewPackets));
+        assert_eq!(judge(counts(4, 96, 30, 9), true), None, "repairs make up for it");
+        assert_eq!(judge(counts(6, 94, 6, 9), true), None);
     }
 
     #[test]
     fn only_data_lead_back_and_later_each_time_that_it_was_in_vain() {
         let mut unicast = unicast();
-        let good = Counts { data: 50, lost: 50, heartbeats: 9, ..Counts::default() };
-        let few = Counts { data: 31, heartbeats: 9, ..Counts::default() };
+        let good = Counts { data: 50, lost: 50, ..Counts::default() };
+        let few = Counts { data: 31, ..Counts::default() };
         let mut waits = Vec::new();
         let mut now = ms(0);
         for _ in 0..9 {
