@@ -1,5 +1,6 @@
 //! What a controller is told, and what it tells.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use umbel_wire::reception::ReportSchedule;
@@ -29,6 +30,37 @@ pub enum PaceTo {
     All,
     /// The rate that this percentage of receivers carries, from 1 to 100.
     Percentile(u8),
+}
+
+impl FromStr for Share {
+    type Err = &'static str;
+
+    /// Reads `full`, `fair` or `background`.
+    fn from_str(text: &str) -> Result<Share, &'static str> {
+        match text {
+            "full" => Ok(Share::Full),
+            "fair" => Ok(Share::Fair),
+            "background" => Ok(Share::Background),
+            _ => Err("it is full, fair or background"),
+        }
+    }
+}
+
+impl FromStr for PaceTo {
+    type Err = &'static str;
+
+    /// Reads `most`, `all` or a percentage, with or without its sign.
+    fn from_str(text: &str) -> Result<PaceTo, &'static str> {
+        let percent = || text.trim_end_matches('%').parse().ok();
+        match text {
+            "most" => Ok(PaceTo::Most),
+            "all" => Ok(PaceTo::All),
+            _ => percent()
+                .filter(|percent| (1..=100).contains(percent))
+                .map(PaceTo::Percentile)
+                .ok_or("it is most, all or a percentage from 1 to 100"),
+        }
+    }
 }
 
 /// What a controller tells.
@@ -102,4 +134,21 @@ pub struct PathStatus {
     pub loss: f64,
     /// Whether the channel's rate is what this path carries.
     pub is_limiting: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_percentages_are_taken_and_nothing_else() {
+        assert_eq!("background".parse(), Ok(Share::Background));
+        assert!("half".parse::<Share>().is_err());
+        assert_eq!("most".parse(), Ok(PaceTo::Most));
+        assert_eq!("90".parse(), Ok(PaceTo::Percentile(90)));
+        assert_eq!("90%".parse(), Ok(PaceTo::Percentile(90)));
+        for wrong in ["0", "101", "-1", "", "some"] {
+            assert!(wrong.parse::<PaceTo>().is_err(), "{wrong}");
+        }
+    }
 }

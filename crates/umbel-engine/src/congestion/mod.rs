@@ -221,13 +221,18 @@ impl<Who: Ord + Clone> Controller<Who> {
 
     /// Notes that packets left, up to the one before the number `next`.
     pub(crate) fn on_sent(&mut self, now: Instant, next: u32) {
+        self.on_unreported(now, next);
+        let patience = self.patience();
+        self.silence.on_sent(now, patience);
+    }
+
+    /// Notes that packets were sent that nobody reports; `next` is as above.
+    pub(crate) fn on_unreported(&mut self, now: Instant, next: u32) {
         let batch = next.wrapping_sub(self.batches.next);
         self.batches.seen = batch.max(self.batches.seen - self.batches.seen / 8);
         self.batches.next = next;
         let lasts = Duration::from_secs_f64(self.rtt() * 2.0) + config::ALLOWED_LASTS;
         self.allowed.note(now, self.rate, lasts);
-        let patience = self.patience();
-        self.silence.on_sent(now, patience);
     }
 
     /// Returns whether a packet may be sent. Before the first report only a few may.

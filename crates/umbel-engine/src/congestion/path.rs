@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use umbel_wire::reception::{ChannelStamp, ReceptionReport};
 
-use super::api::PaceTo;
 use super::compete::Competition;
 use super::config::CongestionConfig;
 use super::config::compete::MOST_GAIN;
@@ -362,11 +361,10 @@ impl Path {
             sent_over: report.sent_over.as_secs_f64(),
             arrived_over: report.arrived_over.as_secs_f64(),
         };
-        // While the source had little to send, what was delivered tells nothing. Where receivers may
-        // leave for it, it counts all the same: all of them had as little.
+        // While the source had little to send, what was delivered tells nothing.
         let packets = f64::from(report.received) + f64::from(report.lost);
         let is_idle = packets * bits / delivery.sent_over < self.allowed * IDLE;
-        if !(is_idle && self.allowed.is_finite() && config.pace_to == PaceTo::All) {
+        if !(is_idle && self.allowed.is_finite()) {
             self.delivered.hear(rtt, &delivery);
         }
         let delivered = self.delivered.rate(rtt).unwrap_or_default();

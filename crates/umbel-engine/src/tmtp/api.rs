@@ -322,6 +322,8 @@ pub enum ReceiverEvent {
     },
     /// Multicast works again.
     ByMulticast,
+    /// The source sends at this rate now, by the stamps of its packets. Repairs need not go faster.
+    SourceRate(Rate),
     /// The source has been silent for this long. The receiver joined its groups again, and goes on.
     SourceSilent(Duration),
     /// The source has deleted the group, or has been silent for

@@ -34,6 +34,7 @@ mod drops;
 mod file;
 mod hosts;
 mod lms;
+mod pace;
 mod party;
 mod paths;
 mod pgm;

@@ -53,6 +53,26 @@ fn a_scenario_runs_until_nothing_is_left_to_do() {
 }
 
 #[test]
+fn a_rate_that_is_found_is_that_of_the_narrow_link() {
+    let network = r#"
+[topology]
+generator = "dumbbell"
+receivers = 3
+link = { rate = "10M", delay = "10ms", queue = 50, loss = "1%" }
+"#;
+    for protocol in [
+        "[repository]\nrate = \"auto\"\nitems = 1\nitem_size = \"10MB\"",
+        "[tmtp]\nrate = \"auto\"\npackets = 10000\nblock = 32\nfec = true\nstart = \"5s\"",
+    ] {
+        let report = finished(&scenario(&format!("{network}{protocol}")), 1);
+        let delay = report.results.clients.max_s.unwrap();
+        let sent = report.results.measure("sent_per_needed").unwrap();
+        // 8 s for the bytes; with headers, losses and the start.
+        assert!((8.0..11.0).contains(&delay) && (1.0..1.2).contains(&sent), "{protocol}: {report}");
+    }
+}
+
+#[test]
 fn equal_seeds_give_equal_runs_in_steps_of_any_length() {
     let scenario = scenario(SMALL);
     let hash = |seed, step| {

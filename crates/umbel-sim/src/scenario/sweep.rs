@@ -59,7 +59,10 @@ const SAME_WITHIN: &str = "same_within";
 /// Limit on points, above which a table says nothing to anybody.
 const MOST_POINTS: usize = 10_000;
 /// Keys whose values are texts, and a choice of a few.
-const CHOICES: [&str; 14] = [
+const CHOICES: [&str; 17] = [
+    "rate",
+    "pace_to",
+    "share",
     "policy",
     "scheduler",
     "code",

@@ -151,7 +151,7 @@ fn every_mistake_has_its_line_and_says_what_was_expected() {
         (
             "packets = [4, 8]",
             "name = [\"a\", \"b\"]",
-            "line 12: `a` is a text: a sweep varies numbers, times, rates, sizes, shares, true and false, and the choices policy, scheduler, code, arrivals, placement, generator, cost, recovery, loss_of, of, controller, fairness, congestion, traffic",
+            "line 12: `a` is a text: a sweep varies numbers, times, rates, sizes, shares, true and false, and the choices rate, pace_to, share, policy, scheduler, code, arrivals, placement, generator, cost, recovery, loss_of, of, controller, fairness, congestion, traffic",
         ),
         (
             "packets = [4, 8]",

@@ -350,12 +350,22 @@ fn every_mistake_of_the_repository_has_its_line_and_says_what_was_expected() {
         (
             "rate = \"1M\"",
             "rate = \"fast\"",
-            "line 14: `fast` is not a rate: write it like 100M or 1.5Mbit (bits per second)",
+            "line 14: `fast` is not a rate: write it like 100M or 1.5Mbit (bits per second), or \"auto\"",
         ),
         (
             "rate = \"1M\"",
             "rate = -1",
-            "line 14: `-1` is not a rate: write it like 100M or 1.5Mbit (bits per second)",
+            "line 14: `-1` is not a rate: write it like 100M or 1.5Mbit (bits per second), or \"auto\"",
+        ),
+        (
+            "rate = \"1M\"",
+            "rate = \"1M\"\npace_to = \"all\"",
+            "line 13: `pace_to` goes with rate = \"auto\"",
+        ),
+        (
+            "rate = \"1M\"",
+            "rate = \"auto\"\npace_to = \"few\"",
+            "line 15: it is most, all or a percentage from 1 to 100",
         ),
         ("rate = \"1M\"\n", "", "line 13: missing field `rate`"),
         ("items = 20", "items = 0", "line 15: items = 0: expected at least 1"),

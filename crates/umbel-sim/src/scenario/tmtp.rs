@@ -12,9 +12,11 @@ use umbel_engine::tmtp::{
 use umbel_engine::units::{ByteCount, Rate, counted};
 use umbel_topology::Mistake;
 use umbel_topology::values::{Time, Written};
+use umbel_wire::SmallBlockHeader;
 use umbel_wire::feed::Recovery;
 use umbel_wire::tmtp::Role;
 
+use super::pace::{PaceKeys, RateEntry};
 use super::protocol::{Programs, Protocol, Section};
 use super::report::{Clients, Measure, Results, Table, delay_table, links};
 use super::settings::{AtLeast, Factor, OrFalse, Period, Portion, Settings, settings};
@@ -122,7 +124,7 @@ settings! {
 struct OwnKeys {
     source: Option<Spanned<String>>,
     receivers: Option<Spanned<Vec<Spanned<String>>>>,
-    rate: Written<Rate>,
+    rate: Written<RateEntry>,
     packets: AtLeast<1, u32>,
     packet_size: Option<AtLeast<1, u16>>,
     block: Option<AtLeast<1, u8>>,
@@ -204,7 +206,11 @@ pub(super) fn read(section: &mut Section<'_>) -> Result<Arc<dyn Protocol>, Mista
         recovery: own.recovery.map_or(Recovery::Tree, RecoveryEntry::recovery),
         seed: 0,
     };
-    let mut config = feed.source_config(own.rate.0);
+    let packet_len = u32::from(symbol_len) + SmallBlockHeader::STAMPED_LEN as u32;
+    let pace = section.take::<PaceKeys>()?.pace(own.rate.0, packet_len);
+    let pace = pace.map_err(|message| section.text.mistake(section.span(), message))?;
+    let mut config = feed.source_config(pace.rate);
+    config.congestion = pace.congestion;
     if own.paper == Some(true) {
         config = config.fixed(PAPER.0, PAPER.1, None);
         config.repair = RepairConfig::paper();
@@ -275,6 +281,9 @@ impl Protocol for Tmtp {
             if let Some(rate) = self.repair_rate {
                 receiver.repair_at(rate);
             }
+            if self.config.congestion.is_some() {
+                receiver.follow_source();
+            }
             let host = receiver.host(&feed, self.receiver_config(&feed, node));
             let at = Instant::EPOCH + self.join_every * number;
             simulation.set_app(node, host, at)?;
@@ -289,7 +298,7 @@ impl Protocol for Tmtp {
         }
         let completed = |host: &ReceiverHost| host.host().completed();
         let receivers = Receivers::new(self.receivers.clone(), start, completed);
-        Ok(Box::new(Running { source: self.source, receivers }))
+        Ok(Box::new(Running { source: self.source, packets: self.packets, receivers }))
     }
 }
 
@@ -297,6 +306,8 @@ impl Protocol for Tmtp {
 #[derive(Debug)]
 struct Running {
     source: NodeId,
+    /// Packets of the file.
+    packets: u32,
     receivers: Receivers<ReceiverHost>,
 }
 
@@ -327,7 +338,10 @@ impl Programs for Running {
         let sum = |value| self.receivers.sum(simulation, value);
         let depth = |host: &ReceiverHost| host.engine().tree().path.len().saturating_sub(1);
         let depth = self.receivers.hosts(simulation).map(depth).max();
+        let sent =
+            source.data_sent + source.repairs_sent + source.dmcasts_sent + source.fetched_sent;
         let mut measures = clients.measures();
+        measures.insert(1, Measure::new("sent_per_needed", sent as f64 / f64::from(self.packets)));
         measures.extend([
             Measure::new("source_events", source.load.total() as f64),
             Measure::new("manager_events", events.iter().sum::<f64>() / events.len() as f64),

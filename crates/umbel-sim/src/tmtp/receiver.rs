@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io};
 use umbel_engine::tmtp::{self, ReceiverCommand, ReceiverEvent};
 use umbel_engine::units::Rate;
+use umbel_engine::{Instant, RateClass};
 use umbel_wire::tmtp::{End, Refusal};
 
 use super::{Feed, FeedSink, host_config, node_of_id};
@@ -18,6 +18,7 @@ pub type ReceiverHost = EngineHost<tmtp::Receiver<FeedSink>, Receiver>;
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     repair_rate: Option<Rate>,
+    follows: bool,
     leave_at: Option<Instant>,
     is_leaving: bool,
     joined: u32,
@@ -46,6 +47,11 @@ impl Receiver {
     /// once.
     pub fn repair_at(&mut self, rate: Rate) {
         self.repair_rate = Some(rate);
+    }
+
+    /// Makes repairs go no faster than the source sends, as congestion control finds it.
+    pub fn follow_source(&mut self) {
+        self.follows = true;
     }
 
     /// Makes the receiver leave the group at this time. Then the host is off the network.
@@ -144,7 +150,12 @@ impl Host<tmtp::Receiver<FeedSink>> for Receiver {
                 // The host stops when the engine has sent everything that it had to send.
                 io.wake_at(Some(io.now()));
             }
+            ReceiverEvent::SourceRate(rate) if self.follows => {
+                let most = self.repair_rate.unwrap_or(rate);
+                io.set_pace(RateClass::Data, Some(rate.min(most)));
+            }
             ReceiverEvent::Feed(_)
+            | ReceiverEvent::SourceRate(_)
             | ReceiverEvent::Started { .. }
             | ReceiverEvent::StoppedManaging
             | ReceiverEvent::WrongRepairs { .. }

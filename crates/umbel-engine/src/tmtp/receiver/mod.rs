@@ -38,6 +38,7 @@ mod room;
 mod source_watch;
 mod stage;
 mod suspects;
+mod tempo;
 mod trial;
 mod unicast;
 mod upstream;
@@ -75,6 +76,7 @@ use recovery::{Reach, Recovery};
 use source_watch::SourceWatch;
 use stage::Stage;
 use suspects::Suspects;
+use tempo::Tempo;
 use trial::Trial;
 use unicast::Unicast;
 use upstream::Upstream;
@@ -146,6 +148,8 @@ pub struct Receiver<K> {
     trial: Trial,
     acks: Acks,
     measure: Measure,
+    /// Rate at which the source sends.
+    tempo: Tempo,
     unicast: Unicast,
     duty: Duty,
     /// Its help for other receivers, without a tree.
@@ -197,6 +201,7 @@ impl<K: SymbolSink> Receiver<K> {
             acks: Acks::new(),
             unicast: Unicast::new(draws.paths.clone()),
             measure: Measure::new(draws.paths),
+            tempo: Tempo::default(),
             duty: Duty::None(ledger),
             reports: Reports::new(MAX_REPORTS),
             survey: Survey::new(MAX_SURVEY),

@@ -11,7 +11,7 @@ use super::Receiver;
 use super::manager::Manager;
 use crate::recovery::reception::{Offered, Symbol};
 use crate::symbols::SymbolSink;
-use crate::tmtp::api::{FEED, Purpose};
+use crate::tmtp::api::{FEED, Purpose, ReceiverEvent};
 use crate::tmtp::drops::DropReason;
 use crate::tmtp::incoming;
 use crate::tmtp::tree::Arrival;
@@ -41,6 +41,8 @@ impl<K: SymbolSink> Receiver<K> {
         if let Some(stamp) = header.stamp {
             if data_channel {
                 self.measure.on_packet(now, stamp, datagram.payload.len());
+                let rate = self.tempo.on_packet(now, stamp, datagram.payload.len());
+                self.events.extend(rate.map(ReceiverEvent::SourceRate));
             } else if is_alone {
                 self.unicast.measure.on_packet(now, stamp, datagram.payload.len());
             }

@@ -44,9 +44,13 @@ impl<S: SymbolSource> Source<S> {
         buf.limit(RateClass::Data, self.pace.most_together());
         if may && self.domain.any_due() && !self.waits.repairs {
             // Who does not hear repairs would take their numbers for losses.
-            let numbers = self.pace.numbers().filter(|_| self.tree.is_all());
+            let all_hear = self.tree.is_all();
+            let numbers = self.pace.numbers().filter(|_| all_hear);
             match self.domain.fill_numbered(now, numbers, &mut self.shelf, buf) {
                 Filled::Packets => {
+                    if !all_hear {
+                        self.pace.on_unnumbered(now, buf.len());
+                    }
                     // All of the source's children hear the data channel, and hear it best.
                     let to = Address::Channel(self.config.node.data);
                     return Some(Transmit::data(to).within(Some(self.tree.radius())));

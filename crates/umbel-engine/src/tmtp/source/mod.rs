@@ -25,6 +25,7 @@ mod heartbeats;
 mod help;
 mod messages;
 mod pace;
+mod row;
 mod shares;
 mod unicast;
 

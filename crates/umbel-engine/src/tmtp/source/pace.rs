@@ -2,7 +2,7 @@
 //!
 //! All packets that everybody hears on the data channel have numbers. Receivers anywhere in the
 //! tree report how they arrive, by unicast, and the [controller](crate::congestion) derives the
-//! rate. A report counts if it has the cookie of the address that it comes from. Receivers are told
+//! rate of these and of the [others](super::row). A report counts if it has the cookie of the address that it comes from. Receivers are told
 //! apart by address, since in an open feed their numbers are not proved.
 //!
 //! What is known of the paths is forgotten when the last receiver is gone. Each child that comes
@@ -17,6 +17,7 @@ use umbel_wire::tmtp::{Body, NodeId};
 
 use super::Source;
 use super::messages::MAX_OUTBOX;
+use super::row::Row;
 use crate::Instant;
 use crate::bounds::{COOKIES, REPORTERS};
 use crate::bucket::{HostLimiter, Limiters};
@@ -79,6 +80,7 @@ struct Control {
     random: Generator,
     controller: Controller<SocketAddr>,
     numbers: ChannelNumbers,
+    row: Row,
     /// Number of the next packet, as the controller knows it.
     counted: u32,
     last_sent: Instant,
@@ -124,6 +126,15 @@ impl Cookies {
 impl Pace {
     pub(super) fn new(fixed: Rate, config: Option<CongestionConfig>, random: Generator) -> Pace {
         Pace { fixed, control: config.map(|config| Control::new(config, random)), told: false }
+    }
+
+    /// Notes that packets without numbers leave, which share the paths with the others.
+    pub(super) fn on_unnumbered(&mut self, now: Instant, packets: usize) {
+        if let Some(control) = &mut self.control {
+            let next = control.numbers.next();
+            control.row.on_unnumbered(next, packets);
+            control.controller.on_unreported(now, control.row.place(next));
+        }
     }
 
     /// Returns the present rate.
@@ -270,6 +281,7 @@ impl Control {
             random,
             controller,
             numbers: ChannelNumbers::default(),
+            row: Row::default(),
             counted: 0,
             last_sent: Instant::EPOCH,
             known: BTreeMap::new(),
@@ -289,14 +301,14 @@ impl Control {
     fn begin(&mut self) {
         self.controller = Controller::new(self.config, None, self.random.clone());
         self.random.jump();
-        self.controller.start_at(self.numbers.next());
+        self.controller.start_at(self.row.place(self.numbers.next()));
     }
 
     fn on_sent(&mut self, now: Instant) {
         let next = self.numbers.next();
         if std::mem::replace(&mut self.counted, next) != next {
             self.last_sent = now;
-            self.controller.on_sent(now, next);
+            self.controller.on_sent(now, self.row.place(next));
         }
     }
 
@@ -308,6 +320,7 @@ impl Control {
         report: &ReceptionReport,
     ) -> Result<(), DropReason> {
         self.forget_silent(now);
+        let report = &self.row.of_row(report);
         let (address, origin) = (who.address, Origin::of(who.address.ip()));
         if let Some(lost) = self.places.enter(origin, address).map_err(|_| DropReason::OverLimit)? {
             self.forget(lost);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 use umbel_engine::MTU_RESERVE;
+use umbel_engine::congestion::{self, PaceTo};
 use umbel_engine::repository::config::{NakConfig, PaperReading, SegmentConfig, StartConfig};
 use umbel_engine::repository::policy::Policy;
 use umbel_engine::repository::scheduler::SchedulerKind;
@@ -26,6 +27,7 @@ pub use self::workload::Arrival;
 use super::cut::listed;
 use super::file::Text;
 use super::hosts::{Hosts, matches};
+use super::pace::{PaceKeys, RateEntry};
 use super::protocol::{Protocol, Section};
 use crate::generate::SOURCE;
 use crate::network::NodeId;
@@ -93,7 +95,11 @@ pub enum Arrivals {
 #[serde(deny_unknown_fields)]
 struct RepositoryEntry {
     server: Option<Spanned<String>>,
-    rate: Written<Rate>,
+    rate: Written<RateEntry>,
+    max_rate: Option<Written<Rate>>,
+    min_rate: Option<Written<Rate>>,
+    pace_to: Option<Written<PaceTo>>,
+    share: Option<Written<congestion::Share>>,
     items: Option<Spanned<usize>>,
     item_size: Option<Spanned<Written<ByteCount>>>,
     item_packets: Option<Spanned<u32>>,
@@ -209,7 +215,7 @@ impl RepositoryEntry {
                 format!("mtu = {} is too small: expected at least {MIN_MTU}", mtu.get_ref());
             return Err(text.mistake(mtu.span(), message));
         }
-        let config = self.config(text, server, mtu)?;
+        let config = self.config(text, &span, server, mtu)?;
         let cut = self.cut(&config);
         if let Some(block) = &self.block {
             oti(cut, 0).map_err(|message| text.mistake(block.span(), message))?;
@@ -229,9 +235,20 @@ impl RepositoryEntry {
 }
 
 impl RepositoryEntry {
-    fn config(&self, text: &Text<'_>, server: NodeId, mtu: u16) -> Result<SourceConfig, Mistake> {
+    fn config(
+        &self,
+        text: &Text<'_>,
+        section: &Range<usize>,
+        server: NodeId,
+        mtu: u16,
+    ) -> Result<SourceConfig, Mistake> {
         let channel = crate::channel(Some(server), GROUP);
-        let default = SourceConfig::new(Tsi(GROUP), channel, self.rate.0);
+        let packet_len = mtu - MTU_RESERVE;
+        let RepositoryEntry { max_rate, min_rate, pace_to, share, .. } = *self;
+        let pace = PaceKeys { max_rate, min_rate, pace_to, share };
+        let pace = pace.pace(self.rate.0, packet_len.into());
+        let pace = pace.map_err(|message| text.mistake(section.clone(), message))?;
+        let default = SourceConfig::new(Tsi(GROUP), channel, pace.rate);
         let nak_spread = match &self.nak_spread {
             Some(spread) => {
                 let [least, most] = spread.get_ref().map(|time| time.0.0);
@@ -262,7 +279,8 @@ impl RepositoryEntry {
         let segment = time(self.segment, default.segment.time);
         let policy = self.policy.map_or(default.policy, |policy| policy.0);
         Ok(SourceConfig {
-            packet_len: usize::from(mtu - MTU_RESERVE),
+            packet_len: packet_len.into(),
+            congestion: pace.congestion,
             policy,
             scheduler: self.scheduler.map_or(policy.usual_scheduler(), |scheduler| scheduler.0),
             lookahead: time(self.lookahead, default.lookahead),

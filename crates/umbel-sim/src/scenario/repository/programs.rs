@@ -1,13 +1,13 @@
 //! Programs of a repository's hosts, and what came of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use umbel_engine::Instant;
 use umbel_topology::Mistake;
-use umbel_wire::Toi;
+use umbel_wire::{Oti, Toi};
 
 use super::{Arrival, Repository};
 use crate::network::NodeId;
@@ -24,6 +24,8 @@ struct Running {
     server: NodeId,
     arrivals: Vec<Arrival>,
     groups: Vec<String>,
+    /// Source symbols of the items that somebody wants.
+    needed: u64,
 }
 
 impl Protocol for Repository {
@@ -56,7 +58,11 @@ impl Protocol for Repository {
             simulation.set_app(arrival.node, client, arrival.at)?;
         }
         let groups = self.clients.iter().map(|group| group.name.clone()).collect();
-        Ok(Box::new(Running { server: self.server, arrivals, groups }))
+        let wanted: BTreeSet<u32> =
+            arrivals.iter().flat_map(|it| it.items.iter().copied()).collect();
+        let symbols = |oti: &Oti| oti.object_len.div_ceil(oti.symbol_len.into());
+        let needed = wanted.iter().map(|&item| symbols(&self.items[item as usize].oti)).sum();
+        Ok(Box::new(Running { server: self.server, arrivals, groups, needed }))
     }
 }
 
@@ -111,6 +117,8 @@ impl Programs for Running {
         let text = format!("{}{server}", delay_table("clients", rows));
         let count = |name, value: u64| Measure::new(name, value as f64);
         let mut measures = clients.measures();
+        let sent = server.packets as f64 / self.needed as f64;
+        measures.insert(1, Measure::new("sent_per_needed", sent));
         measures.extend([
             count("data_packets", server.packets),
             count("data_bytes", server.bytes),

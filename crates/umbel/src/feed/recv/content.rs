@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use umbel_engine::symbols::BlockId;
 use umbel_engine::tmtp::{ReceiverCommand, Start};
-use umbel_engine::units::counted;
+use umbel_engine::units::{Rate, counted};
 use umbel_store::feed::seal::OpenError;
 use umbel_store::feed::{FileEvent, Layout, Manifest, ManifestError};
 use umbel_store::sink::SinkEvent;
@@ -64,6 +64,12 @@ impl<S: FeedStore> Content<S> {
             items: Items::default(),
             damages: BTreeMap::new(),
         }
+    }
+
+    /// Returns the rate of repairs while the source sends at this one: no more than it announced.
+    pub(super) fn repair_rate(&self, rate: Rate) -> Rate {
+        let most = Rate::from_bits_per_s(self.about.feed.kbit_per_s.saturating_mul(1000));
+        most.map_or(rate, |most| rate.min(most))
     }
 
     pub(super) fn is_pipe(&self) -> bool {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use umbel_engine::Instant;
 use umbel_engine::host::{Host, Io, Trouble};
 use umbel_engine::symbols::SymbolSink;
 use umbel_engine::tmtp::{
     Receiver, ReceiverCommand, ReceiverEvent, ReceiverStats, Start, TooLittle, TreeView,
 };
+use umbel_engine::{Instant, RateClass};
 use umbel_store::feed::PipeEvent;
 use umbel_store::feed::seal::OpenError;
 use umbel_wire::feed::Feed;
@@ -485,6 +485,10 @@ impl<S: FeedStore> Host<Receiver<S::Sink>> for RecvHost<S> {
                 self.unicast = true;
                 let cause = (why == TooLittle::NoData).then(|| self.path.cause());
                 self.observer.fallback(&brought, cause.as_deref());
+            }
+            ReceiverEvent::SourceRate(rate) => {
+                // A manager repairs no faster than the paths carry, which the source has found.
+                io.set_pace(RateClass::Data, Some(self.content.repair_rate(rate)));
             }
             ReceiverEvent::ByMulticast => {
                 self.unicast = false;
