@@ -71,11 +71,21 @@ def umbel_settings(cell):
     return [{"rate": rate} for rate in cell.rates(*parts)]
 
 
+def umbel_auto_settings(_cell):
+    """The rate that is found."""
+    return [{"rate": None}]
+
+
+def rate_of(setting):
+    """The option of the highest rate, where it is set by hand."""
+    return ("--rate", f"{setting['rate']}M") if setting["rate"] else ()
+
+
 def umbel(programs, setting, *options):
     def recipe(copy):
         server = copy.before(
             "s", programs["umbel"], "--json", "serve", copy.source, "--interface", LINK,
-            "--rate", f"{setting['rate']}M", "--state-dir", copy.scratch / "state", *options,
+            *rate_of(setting), "--state-dir", copy.scratch / "state", *options,
         )
         url = copy.wait_for(lambda: serving_url(server), "line with the event `serving`")
         for _, host, output in each(copy):
@@ -114,7 +124,7 @@ def umbel_send(programs, setting, options=(), own=lambda copy, number: ()):
                         "--interface", LINK, *options, *own(copy, number))
         copy.at_start(
             "s", programs["umbel"], "--json", "send", copy.source, "--name", "bench",
-            "--interface", LINK, "--rate", f"{setting['rate']}M",
+            "--interface", LINK, *rate_of(setting),
             "--wait-for", len(copy.bed.receivers), *options, *own(copy, None),
         )
         return by_exit
@@ -320,6 +330,9 @@ CEILING = Tool("blast", {"blast": ""}, lambda _: [{}], blast, peer=False)
 TOOLS = [
     Tool("umbel", {"umbel": ""}, umbel_settings, umbel, peer=False),
     Tool("umbel-send", {"umbel": ""}, umbel_settings, umbel_send, peer=False),
+    Tool("umbel-auto", {"umbel": ""}, umbel_auto_settings, umbel, peer=False, on_request=True),
+    Tool("umbel-send-auto", {"umbel": ""}, umbel_auto_settings, umbel_send, peer=False,
+         on_request=True),
     Tool("umbel-sealed", {"umbel": ""}, umbel_settings, umbel_sealed, peer=False, on_request=True),
     Tool("umbel-send-token", {"umbel": ""}, umbel_settings, umbel_send_token, peer=False,
          on_request=True),

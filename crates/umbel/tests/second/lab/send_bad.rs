@@ -283,3 +283,31 @@ fn garbage_on_every_port_changes_nothing() {
     assert_eq!(summary["done"], 2, "{summary}");
     assert!(summary["drops"].as_str().unwrap().contains("Malformed"), "{summary}");
 }
+
+/// Sets the greatest number of files that a program may have open.
+fn limit_files(sender: &Process, files: usize) {
+    let limit = [format!("--pid={}", sender.id()), format!("--nofile={files}:")];
+    assert!(std::process::Command::new("prlimit").args(limit).status().unwrap().success());
+}
+
+#[test]
+fn a_sender_that_may_open_no_more_files_goes_on_once_it_may() {
+    let Some(lab) = lab(&star(2, Impairment::none())) else { return };
+    let names: Vec<String> = (0..60).map(|n| format!("file{n}")).collect();
+    let plan: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), 100_000)).collect();
+    let feeds = Feeds::new(&lab, &plan);
+    let mut sender = feeds.send(&["--wait-for", "2"]);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", sender.id())).unwrap().count();
+    limit_files(&sender, open);
+    let mut receivers = ["h2", "h3"].map(|host| feeds.recv(host, &[]));
+    for receiver in &receivers {
+        receiver.process.wait_for_event("joined", SOON);
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!sender.has_ended(), "{}", sender.stderr());
+    limit_files(&sender, 1_024);
+    for receiver in &mut receivers {
+        feeds.check(receiver, MINUTE);
+    }
+    assert_eq!(sender.wait_done(SOON)["done"], 2);
+}
