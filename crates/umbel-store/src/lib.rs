@@ -22,6 +22,7 @@ mod reader;
 mod repository;
 mod several;
 pub mod sink;
+mod version;
 mod warc;
 
 pub use catalog::{Catalog, Changes, Item, Selection, name_of};

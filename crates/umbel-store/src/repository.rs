@@ -37,6 +37,9 @@ pub struct RepositoryOptions {
     /// Whether files and directories at the top level whose names begin with `.` are served.
     /// Receivers refuse them unless they ask for them. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are served as what they lead to: those that are relative and lead to
+    /// files in the directory. Default: no, they are items, and clients get links.
+    pub follow_links: bool,
 }
 
 impl Default for RepositoryOptions {
@@ -49,6 +52,7 @@ impl Default for RepositoryOptions {
             warc: true,
             own: Vec::new(),
             hidden: false,
+            follow_links: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use umbel_wire::repository::ItemInfo;
 
 use super::attributes::{self, Attributes};
 use super::errors::SinkError;
+use super::held::Held;
 use super::item::Shelf;
 
 /// Permissions without which a directory's owner cannot write below it.
@@ -21,7 +22,7 @@ pub(super) struct Directories(Mutex<BTreeMap<Vec<String>, Attributes>>);
 
 impl Shelf {
     /// Makes the directory if it is not there, and notes what it gets at the end.
-    pub(super) fn prepare_directory(&self, info: &ItemInfo) -> Result<(), SinkError> {
+    pub(super) fn prepare_directory(&self, info: &ItemInfo) -> Result<Held, SinkError> {
         let relative = self.names().place_directory(&info.name)?;
         if !self.hidden && relative.is_hidden() {
             return Err(SinkError::Hidden { path: self.tree.path().join(relative.joined()) });
@@ -32,7 +33,7 @@ impl Shelf {
         }
         let attributes = Attributes::of(info, self.preserve_times);
         self.directories.lock().insert(relative.parts().to_vec(), attributes);
-        Ok(())
+        Ok(Held::Directory)
     }
 
     /// Gives the directories their permissions and times, those below others first.
@@ -42,6 +43,9 @@ impl Shelf {
             if let Ok(Some(directory)) = self.directory(&parts, false) {
                 attributes::set(attributes, &directory, self.allowed, &self.unkept);
             }
+        }
+        if self.durable {
+            self.tree.sync_new_directories();
         }
     }
 

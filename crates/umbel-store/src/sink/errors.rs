@@ -116,6 +116,14 @@ pub enum SinkError {
         /// Name of the item.
         name: String,
     },
+    /// The item is another name of a file that is not there.
+    #[error("item {name:?} is another name of {first:?}, which was not received")]
+    NoFirstName {
+        /// Name of the item.
+        name: String,
+        /// Path of the file below the output directory.
+        first: String,
+    },
     /// The threads of the sink have ended.
     #[error("the sink is closed")]
     Closed,

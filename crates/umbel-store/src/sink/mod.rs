@@ -24,7 +24,7 @@
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. Other files are not replaced, and
+//! No symbolic link below the output directory is followed. Links that are items are made ([`Links`]). Other files are not replaced, and
 //! hidden ones not written, unless the options say so. An item whose directory or file system fails
 //! is reported and dropped, and the other items continue. Its part file stays, so that it can be
 //! resumed.
@@ -41,8 +41,10 @@ mod finish;
 mod held;
 mod item;
 pub mod journal;
+mod links;
 mod memory;
 mod names;
+mod others;
 mod part;
 mod tree;
 
@@ -64,14 +66,17 @@ pub use claim::{Attempt, Claim, Claimant, is_claim};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
 pub use item::Prepared;
+pub use links::{Links, NameOutcome, NamedFile};
 pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
+pub use others::{Hidden, Other};
 
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
 use directories::Directories;
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
+use links::OtherNames;
 use tree::Tree;
 
 /// Maximum number of waiting tasks of the sync thread.
@@ -109,6 +114,8 @@ pub struct SinkOptions {
     /// Whether items may be hidden files of the output directory, or below hidden directories of
     /// it. Names that begin with `.` further below are always allowed. Default false.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the output directory.
+    pub links: Links,
 }
 
 impl Default for SinkOptions {
@@ -122,6 +129,7 @@ impl Default for SinkOptions {
             check_space: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
         }
     }
 }
@@ -259,7 +267,10 @@ impl DiskSink {
             check_space: options.check_space,
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
+            durable: options.durable,
             directories: Directories::default(),
+            links: options.links,
+            other_names: OtherNames::default(),
             brought: Mutex::default(),
             last: OnceLock::new(),
             hidden: options.hidden,
@@ -324,20 +335,41 @@ impl DiskSink {
         }
     }
 
+    /// Forgets the other names of files that were added. To be called before a list of items begins.
+    pub fn begin_list(&self) {
+        self.shared.preparer.shelf.other_names.clear();
+    }
+
+    /// Gives files the other names that were added, if this run has verified them. To be called when
+    /// all files are there that will be, before [`set_directories`](Self::set_directories).
+    pub fn name_files(&self) -> Vec<NamedFile> {
+        self.shared.preparer.shelf.name_files()
+    }
+
     /// Gives the directories that are items their permissions and times. To be called when nothing
     /// is written below them any more.
     pub fn set_directories(&self) {
         self.shared.preparer.shelf.set_directories();
     }
 
-    /// Removes everything from the output directory but the items of these names, and directories
-    /// that have some.
+    /// Returns everything in the output directory but the items of these names, which were added,
+    /// and directories that have some, the deepest first. Follows no link, and enters nothing that
+    /// is mounted there.
+    pub fn others(&self, names: &HashSet<String>, hidden: Hidden) -> Vec<Other> {
+        self.shared.preparer.shelf.others(names, hidden)
+    }
+
+    /// Removes what [`others`](Self::others) returns. Returns what it has removed.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be removed.
-    pub fn remove_others(&self, names: &HashSet<String>) -> Result<(), SinkError> {
-        self.shared.preparer.shelf.remove_others(names)
+    /// Returns an error if a file cannot be removed. Others may be removed by then.
+    pub fn remove_others(
+        &self,
+        names: &HashSet<String>,
+        hidden: Hidden,
+    ) -> Result<Vec<Other>, SinkError> {
+        self.shared.preparer.shelf.remove(self.others(names, hidden))
     }
 
     /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).

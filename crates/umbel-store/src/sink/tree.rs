@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fstat, fstatat, mkdirat, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::attributes::Allowed;
 use super::errors::SinkError;
@@ -44,6 +45,8 @@ pub(super) enum Role {
     Journal,
     /// `.NAME.umbel-part.compact`, a journal that is being compacted.
     Compact,
+    /// `.NAME.umbel-part.link`, a link that has not its name yet.
+    Link,
 }
 
 /// Location of an item's files.
@@ -78,6 +81,7 @@ impl Place {
             Role::Part => self.part.clone(),
             Role::Journal => format!("{}.journal", self.part),
             Role::Compact => format!("{}.compact", self.part),
+            Role::Link => format!("{}.link", self.part),
         }
     }
 }
@@ -270,6 +274,23 @@ impl Tree {
         Ok(Some(directory))
     }
 
+    /// Opens the directory at a path below the output directory, whatever its names are, one part at
+    /// a time. Returns `None` if it does not exist, or if a link is in the way.
+    pub(super) fn enter_all(&self, below: &Path) -> Result<Option<File>, SinkError> {
+        let fail = |error: Errno| SinkError::io("open", &self.path.join(below))(error);
+        let mut directory =
+            File::from(self.root.try_clone().map_err(SinkError::io("open", &self.path))?);
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        for part in below {
+            match openat(&directory, part, flags, Mode::empty()) {
+                Ok(next) => directory = next.into(),
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(None),
+                Err(error) => return Err(fail(error)),
+            }
+        }
+        Ok(Some(directory))
+    }
+
     /// Drops the open directory of the place, because it may have been removed since.
     fn forget(&self, place: &Place) {
         let key = place.relative.split().0.join("/");
@@ -422,6 +443,93 @@ impl Tree {
         Ok(())
     }
 
+    /// Makes something of this role in the place's directory by `make`, which gets the directory and
+    /// the name. Creates the directory if necessary, and removes what an earlier run has left.
+    fn make(
+        &self,
+        place: &Place,
+        role: Role,
+        mut make: impl FnMut(&OwnedFd, &str) -> Result<(), Errno>,
+    ) -> Result<Result<(), Errno>, SinkError> {
+        let name = place.name(role);
+        for attempt in 0.. {
+            self.remove(place, role)?;
+            let directory = self.directory(place, true)?;
+            let directory = directory
+                .ok_or_else(|| SinkError::io("make a link at", &place.target)(Errno::ENOENT))?;
+            match make(&directory, &name) {
+                // The directory was removed while it was kept open.
+                Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
+                made => {
+                    let parent = place.target.parent().unwrap_or(&self.path);
+                    self.note_parent(parent, directory);
+                    return Ok(made);
+                }
+            }
+        }
+        unreachable!("the second attempt returns")
+    }
+
+    /// Makes a symbolic link with this text, which has not its name yet. Returns false if the file
+    /// system has no such links.
+    pub(super) fn make_link(&self, place: &Place, text: &str) -> Result<bool, SinkError> {
+        let made = self.make(place, Role::Link, |directory, name| symlinkat(text, directory, name));
+        match made? {
+            Ok(()) => Ok(true),
+            Err(Errno::EPERM | Errno::EOPNOTSUPP) => Ok(false),
+            Err(error) => Err(SinkError::io("make a link at", &place.target)(error)),
+        }
+    }
+
+    /// Gives a finished item another name, which is not the final one yet. Returns false if the file
+    /// system gives this file no other name.
+    pub(super) fn link_beside(&self, first: &Place, place: &Place) -> Result<bool, SinkError> {
+        let fail = |error: Errno| SinkError::io("make a link at", &place.target)(error);
+        let from = self.directory(first, false)?.ok_or_else(|| fail(Errno::ENOENT))?;
+        let old = first.name(Role::Target);
+        let made = self.make(place, Role::Link, |directory, name| {
+            linkat(&from, old.as_str(), directory, name, AtFlags::empty())
+        });
+        match made? {
+            Ok(()) => Ok(true),
+            Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::EMLINK | Errno::EXDEV) => Ok(false),
+            Err(error) => Err(fail(error)),
+        }
+    }
+
+    /// Returns the text of the symbolic link at the target. Returns `None` if there is none, or one
+    /// whose text is not UTF-8.
+    pub(super) fn read_link(&self, place: &Place) -> Result<Option<String>, SinkError> {
+        let Some(directory) = self.directory(place, false)? else { return Ok(None) };
+        match readlinkat(&directory, place.name(Role::Target).as_str()) {
+            Ok(text) => Ok(text.into_string().ok()),
+            Err(Errno::ENOENT | Errno::EINVAL) => Ok(None),
+            Err(error) => Err(SinkError::io("read", &place.target)(error)),
+        }
+    }
+
+    /// Sets the modification time of a symbolic link, in nanoseconds since 1970, where it has
+    /// another.
+    pub(super) fn set_time(
+        &self,
+        place: &Place,
+        role: Role,
+        modified_ns: i64,
+    ) -> Result<(), SinkError> {
+        let fail = |error: Errno| SinkError::io("set the time of", &place.path(role))(error);
+        let directory = self.directory(place, false)?.ok_or_else(|| fail(Errno::ENOENT))?;
+        let name = place.name(role);
+        let second = 1_000_000_000;
+        let wanted = TimeSpec::new(modified_ns.div_euclid(second), modified_ns.rem_euclid(second));
+        let stat =
+            fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(fail)?;
+        if TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec) == wanted {
+            return Ok(());
+        }
+        let flags = UtimensatFlags::NoFollowSymlink;
+        utimensat(&directory, name.as_str(), &TimeSpec::UTIME_OMIT, &wanted, flags).map_err(fail)
+    }
+
     /// Removes the file if it exists.
     pub(super) fn remove(&self, place: &Place, role: Role) -> Result<(), SinkError> {
         let Some(directory) = self.directory(place, false)? else { return Ok(()) };
@@ -467,6 +575,11 @@ fn enter(directory: impl AsFd, part: &str, create: bool) -> Result<Option<(Owned
 /// Returns whether the file is a directory.
 pub(super) fn is_directory(stat: &FileStat) -> bool {
     file_type(stat) == SFlag::S_IFDIR
+}
+
+/// Returns whether the file is a symbolic link.
+pub(super) fn is_link(stat: &FileStat) -> bool {
+    file_type(stat) == SFlag::S_IFLNK
 }
 
 /// Returns whether the file is a regular one.

@@ -19,6 +19,7 @@ mod reader;
 mod sink_directories;
 mod sink_holes;
 mod sink_items;
+mod sink_links;
 mod sink_many;
 mod sink_meetings;
 mod sink_refusals;

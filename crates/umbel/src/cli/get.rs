@@ -9,6 +9,7 @@ use serde_json::json;
 use umbel_engine::repository::receiver::Brought;
 use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
+use umbel_store::sink::Links;
 
 use super::credentials::CredentialArgs;
 use super::duration::parse_seconds;
@@ -50,6 +51,9 @@ pub(super) struct GetArgs {
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
+    /// Symbolic links to make: `inside` (those that stay in DIR, as their texts say), `all` or `none`
+    #[arg(long, value_name = "WHICH", default_value = "inside")]
+    links: Links,
     /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
@@ -88,6 +92,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         durable: !args.no_sync,
         overwrite: args.overwrite,
         hidden: args.hidden,
+        links: args.links,
         atomic: args.atomic,
         ..GetOptions::new(url, args.output)
     };

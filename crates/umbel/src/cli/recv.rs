@@ -11,6 +11,7 @@ use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{Brought, Start};
 use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::session::Pin;
+use umbel_store::sink::Links;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
 use super::duration::parse_duration;
@@ -53,6 +54,10 @@ pub(super) struct RecvArgs {
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
+    /// Symbolic links to make: `inside` (those that stay in the directory, as their texts say), `all`
+    /// or `none`
+    #[arg(long, value_name = "WHICH", default_value = "inside")]
+    links: Links,
     /// First content to receive: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
@@ -137,6 +142,7 @@ impl RecvArgs {
             durable: !self.no_sync,
             overwrite: self.overwrite,
             hidden: self.hidden,
+            links: self.links,
             recovery: self.recovery,
             cost: self.cost,
             state_dir: self.state_dir,

@@ -113,6 +113,10 @@ pub(super) struct SendArgs {
     /// --hidden to write them
     #[arg(long)]
     hidden: bool,
+    /// Send symbolic links to files of the directory as these files; other links are left out
+    /// [default: links are links]
+    #[arg(long)]
+    follow_links: bool,
     /// Time to serve late receivers when all others have everything
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = parse_duration)]
     linger: Duration,
@@ -177,6 +181,7 @@ impl SendArgs {
             linger: self.linger,
             state_dir: self.state_dir,
             hidden: self.hidden,
+            follow_links: self.follow_links,
             ..SendOptions::new(what, self.name)
         })
     }

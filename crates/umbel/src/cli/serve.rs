@@ -100,6 +100,10 @@ pub(super) struct ServeArgs {
     /// clients need --hidden to get them
     #[arg(long)]
     hidden: bool,
+    /// Serve symbolic links to files of the directory as these files; other links are left out
+    /// [default: links are links]
+    #[arg(long)]
+    follow_links: bool,
     #[command(flatten)]
     pace: PaceArgs,
     #[command(flatten)]
@@ -171,6 +175,7 @@ impl ServeArgs {
             identity: load_identity(files.cert.as_ref(), files.key.as_ref())?.map(Arc::new),
             clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
             hidden: self.hidden,
+            follow_links: self.follow_links,
             rescan: self.rescan,
             ..ServeOptions::new(self.paths, state_dir)
         })

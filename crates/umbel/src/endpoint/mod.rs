@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 pub(crate) use claim::{Interrupted, Turn, take_turn};
 pub use items::Failure;
-pub(crate) use items::{Asked, Items, unkept_line};
+pub(crate) use items::{Asked, Items, unkept_lines};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{generator, random};
 pub(crate) use wiring::Wiring;

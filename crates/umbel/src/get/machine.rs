@@ -17,7 +17,7 @@ use umbel_net::session::{
     ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
 };
 use umbel_net::udp::{Discard, ReceiverOptions, SenderOptions};
-use umbel_store::sink::{self, DiskSink, HeldParts};
+use umbel_store::sink::{self, DiskSink, HeldParts, NamedFile};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
@@ -209,6 +209,9 @@ impl ItemStore for Directory {
         match self.sink.add(info).map_err(|error| error.to_string())? {
             sink::Held::AlreadyThere => Ok(Added::AlreadyThere),
             sink::Held::Directory => Ok(Added::Directory),
+            sink::Held::Link(path) => Ok(Added::Link(path)),
+            sink::Held::OtherName => Ok(Added::OtherName),
+            sink::Held::LeftOut => Ok(Added::LeftOut),
             sink::Held::Parts(parts) => {
                 let bytes = held_bytes(&parts, info.oti.symbol_len);
                 Ok(Added::Parts(Held::from(&parts), bytes))
@@ -225,6 +228,7 @@ impl ItemStore for Directory {
     }
 
     fn begin_list(&mut self) {
+        self.sink.begin_list();
         if let Some(listed) = &self.listed {
             listed.names().clear();
         }
@@ -234,6 +238,10 @@ impl ItemStore for Directory {
         if let Some(listed) = &self.listed {
             listed.names().insert(name.to_owned());
         }
+    }
+
+    fn name_files(&mut self) -> Vec<NamedFile> {
+        self.sink.name_files()
     }
 
     fn may_hold_something(&self) -> bool {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
-use umbel_store::sink::{DiskSink, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, SinkOptions};
 use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
@@ -31,7 +31,7 @@ use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
 use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_line};
+use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_lines};
 
 /// Options of a client: the items to get, and how.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub struct GetOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the directory.
+    pub links: Links,
     /// Whether the output is a link to a directory, which goes to one with exactly these items once
     /// they are all there. Default: no.
     pub atomic: bool,
@@ -80,6 +82,7 @@ impl GetOptions {
             durable: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
             atomic: false,
             discard: None,
         }
@@ -119,6 +122,8 @@ pub struct Summary {
     pub naks: u64,
     /// Items that the server had offered, and that it does not have any more.
     pub vanished: Vec<String>,
+    /// Files of the server that it can neither read nor name, if everything was asked for.
+    pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
     pub rounds: u32,
     /// Items not received.
@@ -160,10 +165,10 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, hidden, atomic, .. } = options;
+    let GetOptions { durable, hidden, links, atomic, .. } = options;
     // What an earlier run left of a release is this program's own.
     let overwrite = options.overwrite || atomic;
-    let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
+    let sink_options = SinkOptions { durable, overwrite, hidden, links, ..SinkOptions::default() };
     let server = SessionUrl { token: None, ..options.url.clone() }.to_string();
     let (release, path, sink, turn) = loop {
         let release = atomic.then(|| Release::after(&options.output)).transpose()?;
@@ -209,10 +214,10 @@ pub fn get(
     let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
     let release = release.map(|release| (release, summary.as_ref().is_ok_and(has_all)));
     if let Some((_, true)) = &release {
-        sink.remove_others(&listed.names())?;
+        sink.remove_others(&listed.names(), Hidden::Go)?;
     }
     sink.set_directories();
-    if let Some(line) = unkept_line(sink.unkept()) {
+    for line in unkept_lines(sink.unkept()) {
         told.note(&line);
     }
     if let Some((release, is_whole)) = &release {

@@ -102,6 +102,8 @@ pub struct ServeOptions {
     pub clients: Option<Arc<Authorities>>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are served as the files that they lead to. Default: no, as links.
+    pub follow_links: bool,
     /// Interval at which the path is scanned for changes; zero: never.
     pub rescan: Duration,
 }
@@ -130,6 +132,7 @@ impl ServeOptions {
             identity: None,
             clients: None,
             hidden: false,
+            follow_links: false,
             rescan: Duration::from_secs(2),
         }
     }
@@ -167,6 +170,7 @@ impl ServeOptions {
             max_block_symbols: self.block_symbols,
             own: crate::state::own(Some(&self.state_dir)),
             hidden: self.hidden,
+            follow_links: self.follow_links,
             ..RepositoryOptions::default()
         }
     }

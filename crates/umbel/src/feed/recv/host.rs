@@ -276,6 +276,7 @@ impl<S: FeedStore> RecvHost<S> {
         if !whole {
             return;
         }
+        self.content.name_files();
         self.ended = Some(io.now());
         let failed = match (&self.failure, self.content.items.failures.first()) {
             (Some(reason), _) => Some(reason.clone()),

@@ -38,7 +38,7 @@ use umbel_net::session::{Pin, signing};
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{DiskSink, RelativePath, SinkOptions};
+use umbel_store::sink::{DiskSink, Links, RelativePath, SinkOptions};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
@@ -51,7 +51,7 @@ use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, take_turn, unkept_line};
+use crate::endpoint::{Interrupted, Turn, Wiring, take_turn, unkept_lines};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
@@ -109,6 +109,8 @@ pub struct RecvOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the directory.
+    pub links: Links,
     /// Recovery that the feed must have. Default: as the feed's sender chose.
     pub recovery: Option<Recovery>,
     /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
@@ -134,6 +136,7 @@ impl RecvOptions {
             durable: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
             recovery: None,
             cost: None,
             state_dir: None,
@@ -417,7 +420,7 @@ fn receive(
     if let Some(disk) = &disk {
         disk.set_directories();
     }
-    if let Some(line) = disk.and_then(|disk| unkept_line(disk.unkept())) {
+    for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
         observer.note(&line);
     }
     let word = delivery.word(&summary).filter(|_| options.start == Start::Everything);
@@ -529,8 +532,9 @@ fn store(
                 Target::Directory(directory) => directory,
                 _ => own_directory(feed)?,
             };
-            let &RecvOptions { durable, overwrite, hidden, .. } = options;
-            let options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
+            let &RecvOptions { durable, overwrite, hidden, links, .. } = options;
+            let options =
+                SinkOptions { durable, overwrite, hidden, links, ..SinkOptions::default() };
             let told = mailbox.clone();
             let disk =
                 DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;

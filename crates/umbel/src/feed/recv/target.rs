@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::host::Mailbox;
 use umbel_engine::symbols::BlockId;
 use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeOutcome, PipeReader};
-use umbel_store::sink::{Held, Preparer};
+use umbel_store::sink::{Held, NamedFile, Preparer};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
@@ -131,6 +131,10 @@ impl FeedStore for Store {
         }
     }
 
+    fn name_files(&mut self) -> Vec<NamedFile> {
+        self.files().map(|files| files.disk().name_files()).unwrap_or_default()
+    }
+
     fn begin_pipe(&mut self, first: u32) {
         if let FeedSink::Pipe(pipe) = &self.sink {
             pipe.begin(first);
@@ -159,6 +163,9 @@ fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, 
         Ok(Some(prepared)) => match prepared.held() {
             Held::AlreadyThere => Found::Whole,
             Held::Directory => Found::Directory,
+            Held::Link(path) => Found::Link(path.clone()),
+            Held::OtherName => Found::OtherName,
+            Held::LeftOut => Found::LeftOut,
             Held::Parts(parts) => Found::Parts(parts.restored_bytes()),
         },
         Err(error) => Found::Refused(error.to_string()),

@@ -38,6 +38,8 @@ const IDLE: Duration = Duration::from_millis(5);
 pub(super) struct Cut {
     /// Whether hidden files at the top are sent.
     pub(super) hidden: bool,
+    /// Whether symbolic links are sent as the files that they lead to.
+    pub(super) follow_links: bool,
     pub(super) shape: BlockShape,
     pub(super) sealing: Option<Sealing>,
 }
@@ -132,6 +134,7 @@ impl Opened {
             warc: false,
             own: crate::state::own(None),
             hidden: cut.hidden,
+            follow_links: cut.follow_links,
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options).context("cannot send")?;
@@ -150,7 +153,7 @@ impl Opened {
             });
             bail!("there is nothing to send: {why}");
         }
-        let bytes = items.iter().map(|item| item.size()).sum();
+        let bytes = items.iter().map(|item| item.sent_bytes()).sum();
         let (mut hashed, mut infos) = (0, Vec::with_capacity(items.len()));
         let mut digests = Vec::new();
         for item in &items {
@@ -161,7 +164,7 @@ impl Opened {
             let all = catalog.digests(item.toi()).context("cannot send")?;
             let info = item.info();
             digests.extend(info.data_blocks().into_iter().flatten().map(|sbn| all[sbn as usize]));
-            hashed += item.size();
+            hashed += item.sent_bytes();
             infos.push(info);
         }
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {

@@ -140,6 +140,8 @@ pub struct SendOptions {
     pub state_dir: Option<PathBuf>,
     /// Whether hidden files at the top are sent. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are sent as the files that they lead to. Default: no, as links.
+    pub follow_links: bool,
 }
 
 impl SendOptions {
@@ -165,6 +167,7 @@ impl SendOptions {
             linger: Duration::ZERO,
             state_dir: None,
             hidden: false,
+            follow_links: false,
         }
     }
 }
@@ -363,7 +366,8 @@ pub fn send(
         (None, Some(admission)) => Receipts::of_token(tsi, admission),
         (None, None) => Receipts::None,
     };
-    let cut = Cut { hidden: options.hidden, shape, sealing };
+    let SendOptions { hidden, follow_links, .. } = options;
+    let cut = Cut { hidden, follow_links, shape, sealing };
 
     let commands = wiring.mailbox().map(Input::Command);
     let Opened { symbols, plan, skipped } = Opened::open(
