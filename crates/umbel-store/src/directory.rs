@@ -38,6 +38,7 @@ use walkdir::{DirEntry, WalkDir};
 use crate::holes;
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::own::{self, Own};
+use crate::rules::{self, Rules};
 use crate::version::{FileVersion, nanoseconds};
 use crate::{Fault, OpenError, RepositoryOptions};
 
@@ -53,6 +54,8 @@ pub(crate) struct Directory {
     hidden: bool,
     /// Whether symbolic links are served as the files that they lead to.
     follow_links: bool,
+    /// Files that are not served.
+    rules: Rules,
     /// Descriptor of the directory, as of the last scan.
     descriptor: RwLock<Arc<OwnedFd>>,
     has_openat2: bool,
@@ -93,6 +96,7 @@ impl Directory {
             own: options.own.clone(),
             hidden: options.hidden,
             follow_links: options.follow_links,
+            rules: Rules::new(&options.patterns).map_err(OpenError::Options)?,
             has_openat2: probe.is_ok(),
             descriptor: RwLock::new(Arc::new(descriptor)),
         })
@@ -267,6 +271,7 @@ impl Origin for Directory {
             let metadata = || entry.metadata().is_ok_and(|metadata| own.holds(&metadata));
             !own.is_empty() && entry.file_type().is_dir() && metadata()
         };
+        let mut rules = self.rules.walk();
         // A link to the root is followed, since the user named it.
         let mut walk = WalkDir::new(&self.root).into_iter();
         while let Some(entry) = walk.next() {
@@ -278,13 +283,19 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
-                Ok(entry) if entry.depth() == 0 && entry.path_is_symlink() => {}
-                Ok(entry) if entry.depth() == 0 && !is_own(&entry) => {}
+                Ok(entry) if entry.depth() == 0 && (entry.path_is_symlink() || !is_own(&entry)) => {
+                    self.enter(&mut rules, &mut scan, &entry);
+                }
                 Ok(entry) if is_own(&entry) => {
                     let name = self.relative(entry.path()).to_string_lossy();
                     scan.skipped
                         .add(if name.is_empty() { ".".into() } else { name }, SkipReason::Own);
                     walk.skip_current_dir();
+                }
+                Ok(entry) if self.is_left_out(&mut rules, &entry) => {
+                    if entry.file_type().is_dir() {
+                        walk.skip_current_dir();
+                    }
                 }
                 Ok(entry) if !self.hidden && entry.depth() == 1 && is_hidden(entry.file_name()) => {
                     scan.skipped.add(entry.file_name().to_string_lossy(), SkipReason::Hidden);
@@ -292,7 +303,10 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
-                Ok(entry) if entry.file_type().is_dir() => self.add_directory(&mut scan, &entry),
+                Ok(entry) if entry.file_type().is_dir() => {
+                    self.add_directory(&mut scan, &entry);
+                    self.enter(&mut rules, &mut scan, &entry);
+                }
                 Ok(entry) => {
                     self.add(
                         &mut scan,
@@ -332,6 +346,22 @@ impl Directory {
     /// Returns a path relative to the root.
     fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    /// Reads what is left out of a directory.
+    fn enter(&self, rules: &mut rules::Walk<'_>, scan: &mut Scan, entry: &DirEntry) {
+        let path = self.relative(entry.path());
+        let open = |path: &Path| self.open_beneath(path).map_err(io::Error::from);
+        if let Err(why) = rules.enter(path, entry.depth(), open) {
+            let name = path.join(rules::FILE);
+            scan.skipped.add(name.to_string_lossy(), SkipReason::Unreadable(why));
+        }
+    }
+
+    /// Returns whether the user's patterns leave an entry out.
+    fn is_left_out(&self, rules: &mut rules::Walk<'_>, entry: &DirEntry) -> bool {
+        let is_directory = entry.file_type().is_dir();
+        rules.leaves_out(self.relative(entry.path()), entry.depth(), is_directory)
     }
 
     /// Adds a directory below the root, whose entries are items of their own.

@@ -8,6 +8,7 @@ use umbel_net::session::SessionUrl;
 use umbel_wire::repository::ItemKind;
 
 use super::credentials::CredentialArgs;
+use super::files::described;
 use super::output::{Output, plain};
 use super::token::TokenFileArgs;
 use crate::list::{Listing, list};
@@ -53,9 +54,7 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
                 ItemKind::HardLink(name) => Some(name.as_str()),
                 _ => None,
             };
-            let leads = link.map(|text| format!(" -> {}", plain(text)));
-            let leads = leads.or_else(|| same_as.map(|name| format!(" = {}", plain(name))));
-            let leads = leads.unwrap_or_default();
+            let (_, leads) = described(&item.kind);
             let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
             output.json(&json!({
                 "event": "item",

@@ -18,7 +18,7 @@ use umbel_store::feed::seal::Seal;
 use umbel_store::feed::{
     BlockShape, FeedSource, FileFeed, Manifest, PipeId, PipeKeeper, PipeWriter,
 };
-use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions, Skipped};
+use umbel_store::{BlockReader, Patterns, ReaderOptions, Repository, RepositoryOptions, Skipped};
 use umbel_wire::feed::FeedContent;
 use umbel_wire::{Digest, Scheme};
 
@@ -40,6 +40,8 @@ pub(super) struct Cut {
     pub(super) hidden: bool,
     /// Whether symbolic links are sent as the files that they lead to.
     pub(super) follow_links: bool,
+    /// Files that are left out.
+    pub(super) patterns: Patterns,
     pub(super) shape: BlockShape,
     pub(super) sealing: Option<Sealing>,
 }
@@ -135,6 +137,7 @@ impl Opened {
             own: crate::state::own(None),
             hidden: cut.hidden,
             follow_links: cut.follow_links,
+            patterns: cut.patterns.clone(),
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options).context("cannot send")?;

@@ -30,6 +30,7 @@ use umbel_net::interface::{Family, Interface};
 use umbel_net::port::{OpenError, UdpPort};
 use umbel_net::session::{Identity, Pin};
 use umbel_net::udp::{OpenSenderError, SenderOptions};
+use umbel_store::Patterns;
 use umbel_store::Skipped;
 use umbel_store::feed::{BlockShape, PipeId};
 use umbel_store::sink::RelativePath;
@@ -142,6 +143,8 @@ pub struct SendOptions {
     pub hidden: bool,
     /// Whether symbolic links are sent as the files that they lead to. Default: no, as links.
     pub follow_links: bool,
+    /// Files of directories that are left out, beside those that `.umbelignore` says. Default: none.
+    pub patterns: Patterns,
 }
 
 impl SendOptions {
@@ -168,6 +171,7 @@ impl SendOptions {
             state_dir: None,
             hidden: false,
             follow_links: false,
+            patterns: Patterns::default(),
         }
     }
 }
@@ -366,8 +370,8 @@ pub fn send(
         (None, Some(admission)) => Receipts::of_token(tsi, admission),
         (None, None) => Receipts::None,
     };
-    let SendOptions { hidden, follow_links, .. } = options;
-    let cut = Cut { hidden, follow_links, shape, sealing };
+    let SendOptions { hidden, follow_links, ref patterns, .. } = options;
+    let cut = Cut { hidden, follow_links, patterns: patterns.clone(), shape, sealing };
 
     let commands = wiring.mailbox().map(Input::Command);
     let Opened { symbols, plan, skipped } = Opened::open(
