@@ -15,7 +15,7 @@ use super::credentials::CredentialArgs;
 use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
+use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there};
 use super::token::TokenFileArgs;
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
@@ -44,6 +44,10 @@ pub(super) struct GetArgs {
     /// command exits with 1
     #[arg(long)]
     overwrite: bool,
+    /// When everything is there, remove from DIR what the server does not offer. Hidden files at the
+    /// top of DIR stay without --hidden
+    #[arg(long, conflicts_with_all = ["patterns", "atomic"])]
+    delete: bool,
     /// Make DIR a link to a directory with exactly these items: it goes from the release before to
     /// the new one in one rename, when everything is there
     #[arg(long, conflicts_with = "overwrite")]
@@ -92,6 +96,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         durable: !args.no_sync,
         overwrite: args.overwrite,
         hidden: args.hidden,
+        delete: args.delete,
         links: args.links,
         atomic: args.atomic,
         ..GetOptions::new(url, args.output)
@@ -119,6 +124,13 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     if summary.resumed_bytes > 0 {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));
+    }
+    if summary.left_out > 0 {
+        let files = counted(summary.left_out, "file");
+        output.note(format!("not offered, as the server could not read or name them: {files}"));
+    }
+    if let Some(line) = removed_line(summary.removed) {
+        output.note(line);
     }
     if let Some(line) = dropped_line(summary.dropped_here) {
         output.note(line);
@@ -219,6 +231,10 @@ impl Observer for Teller<Snapshot> {
 
     fn already_there(&self, name: &str) {
         self.tell_already_there(name);
+    }
+
+    fn removed(&self, path: &Path) {
+        self.tell_removed(path);
     }
 
     fn failed(&self, name: &str, reason: &str) {

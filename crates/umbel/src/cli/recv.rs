@@ -18,7 +18,7 @@ use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
+use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there};
 use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
@@ -51,6 +51,10 @@ pub(super) struct RecvArgs {
     /// exits with 1
     #[arg(long)]
     overwrite: bool,
+    /// When all of the feed is there, remove from the directory what it does not have. Hidden files at
+    /// the top stay without --hidden
+    #[arg(long)]
+    delete: bool,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
@@ -143,6 +147,7 @@ impl RecvArgs {
             overwrite: self.overwrite,
             hidden: self.hidden,
             links: self.links,
+            delete: self.delete,
             recovery: self.recovery,
             cost: self.cost,
             state_dir: self.state_dir,
@@ -190,6 +195,9 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     }
     if summary.repairs_sent > 0 {
         output.note(format!("{} sent to others", counted(summary.repairs_sent, "repair")));
+    }
+    if let Some(line) = removed_line(summary.removed) {
+        output.note(line);
     }
     if let Some(line) = dropped_line(summary.dropped_here) {
         output.note(line);
@@ -342,6 +350,10 @@ impl RecvObserver for Teller<RecvSnapshot> {
 
     fn already_there(&self, name: &str) {
         self.tell_already_there(name);
+    }
+
+    fn removed(&self, path: &Path) {
+        self.tell_removed(path);
     }
 
     fn failed(&self, name: &str, reason: &str) {

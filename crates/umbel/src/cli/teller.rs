@@ -57,6 +57,11 @@ pub(super) fn dropped_line(datagrams: u64) -> Option<String> {
     })
 }
 
+/// Returns the line about what was removed, if there is anything.
+pub(super) fn removed_line(removed: u64) -> Option<String> {
+    (removed > 0).then(|| format!("removed, as the source does not have it: {removed}"))
+}
+
 /// Returns the part of a summary about items that needed not be received.
 pub(super) fn there(already: u64) -> String {
     if already > 0 { format!("; {already} already there") } else { String::new() }
@@ -103,6 +108,12 @@ impl<S: Clone + Default + Serialize> Teller<S> {
     pub(super) fn tell_already_there(&self, name: &str) {
         tracing::debug!("{}: was there", plain(name));
         self.output.json(&json!({ "event": "already-there", "name": name }));
+    }
+
+    pub(super) fn tell_removed(&self, path: &Path) {
+        let path = path.display().to_string();
+        tracing::debug!("{}: removed", plain(&path));
+        self.output.json(&json!({ "event": "removed", "path": path }));
     }
 
     pub(super) fn tell_failed(&self, name: &str, reason: &str) {

@@ -1,6 +1,7 @@
 //! Items or files that a command receives, and their results.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::units::counted;
@@ -38,6 +39,16 @@ pub(crate) fn unkept_lines(unkept: Unkept) -> Vec<String> {
         format!("not made, since it may lead out of the directory: {links}; --links all makes them")
     });
     unkept.into_iter().chain(out).collect()
+}
+
+/// Names that were in the last list of items.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed(Arc<Mutex<HashSet<String>>>);
+
+impl Listed {
+    pub(crate) fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An item under way.

@@ -194,6 +194,7 @@ impl<S: ItemStore> GetHost<S> {
             naks: stats.naks,
             vanished: self.items.vanished.clone(),
             left_out: self.items.left_out,
+            removed: 0,
             rounds: self.items.round + 1,
             failures: self.items.into_failures(),
             interrupted: !self.finished,

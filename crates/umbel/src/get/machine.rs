@@ -1,9 +1,8 @@
 //! The real machine of a client's host: its ports and its disk.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use umbel_engine::SessionId;
@@ -23,6 +22,7 @@ use umbel_wire::{Channel, Digest, Toi};
 
 use super::host::{Added, ItemStore};
 use super::progress::{Observer, Snapshot};
+use crate::endpoint::Listed;
 
 /// Interface and channel of incoming multicast, known once the channel was opened.
 type Listening = Arc<Mutex<Option<(Interface, Channel)>>>;
@@ -147,6 +147,10 @@ impl Observer for Diagnosing {
         self.observer.already_there(name);
     }
 
+    fn removed(&self, path: &std::path::Path) {
+        self.observer.removed(path);
+    }
+
     fn failed(&self, name: &str, reason: &str) {
         self.observer.failed(name, reason);
     }
@@ -180,20 +184,10 @@ pub(super) struct Directory {
     listed: Option<Listed>,
 }
 
-/// Names that were in the last list of items.
-#[derive(Clone, Default)]
-pub(super) struct Listed(Arc<Mutex<HashSet<String>>>);
-
-impl Listed {
-    pub(super) fn names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Directory {
-    /// Creates it; `is_release` if it is to have exactly what the server offers.
-    pub(super) fn new(path: PathBuf, sink: DiskSink, is_release: bool) -> Directory {
-        Directory { path, sink, listed: is_release.then(Listed::default) }
+    /// Creates it; `is_mirror` if it is to have exactly what the server offers.
+    pub(super) fn new(path: PathBuf, sink: DiskSink, is_mirror: bool) -> Directory {
+        Directory { path, sink, listed: is_mirror.then(Listed::default) }
     }
 
     /// Returns the names in the list of items.

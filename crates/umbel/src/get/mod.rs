@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
@@ -31,7 +32,9 @@ use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
 use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_lines};
+use crate::endpoint::{
+    Interrupted, KEPT, Turn, Wiring, generator, random, take_turn, unkept_lines,
+};
 
 /// Options of a client: the items to get, and how.
 #[derive(Clone, Debug)]
@@ -61,6 +64,10 @@ pub struct GetOptions {
     pub hidden: bool,
     /// Symbolic links that are made. Default: those that stay in the directory.
     pub links: Links,
+    /// Whether everything in the directory goes that the server does not offer, once all that it
+    /// offers is there. Hidden files at the top stay without `hidden`. Only without patterns.
+    /// Default: no.
+    pub delete: bool,
     /// Whether the output is a link to a directory, which goes to one with exactly these items once
     /// they are all there. Default: no.
     pub atomic: bool,
@@ -83,6 +90,7 @@ impl GetOptions {
             overwrite: false,
             hidden: false,
             links: Links::Inside,
+            delete: false,
             atomic: false,
             discard: None,
         }
@@ -122,6 +130,8 @@ pub struct Summary {
     pub naks: u64,
     /// Items that the server had offered, and that it does not have any more.
     pub vanished: Vec<String>,
+    /// Files, links and directories that were removed, since the server does not offer them.
+    pub removed: u64,
     /// Files of the server that it can neither read nor name, if everything was asked for.
     pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
@@ -165,7 +175,10 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, hidden, links, atomic, .. } = options;
+    let GetOptions { durable, hidden, links, delete, atomic, .. } = options;
+    if delete && !options.patterns.is_empty() {
+        bail!("--delete needs a request for everything, or what was not asked for would go, too");
+    }
     // What an earlier run left of a release is this program's own.
     let overwrite = options.overwrite || atomic;
     let sink_options = SinkOptions { durable, overwrite, hidden, links, ..SinkOptions::default() };
@@ -203,11 +216,11 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory::new(path, sink.clone(), release.is_some());
+    let store = Directory::new(path, sink.clone(), release.is_some() || delete);
     let listed = store.listed();
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
-    let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
+    let mut summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
     if summary.as_ref().is_ok_and(|summary| !summary.interrupted) {
         sink.complete();
     }
@@ -215,6 +228,20 @@ pub fn get(
     let release = release.map(|release| (release, summary.as_ref().is_ok_and(has_all)));
     if let Some((_, true)) = &release {
         sink.remove_others(&listed.names(), Hidden::Go)?;
+    }
+    if let Ok(summary) = &mut summary
+        && delete
+    {
+        let is_whole = summary.is_whole() && summary.left_out == 0;
+        let hidden = if hidden { Hidden::Go } else { Hidden::Stay };
+        let removed = is_whole.then(|| sink.remove_others(&listed.names(), hidden)).transpose()?;
+        if removed.is_none() && !summary.interrupted {
+            told.note(KEPT);
+        }
+        for other in removed.into_iter().flatten() {
+            told.removed(&other.path);
+            summary.removed += 1;
+        }
     }
     sink.set_directories();
     for line in unkept_lines(sink.unkept()) {

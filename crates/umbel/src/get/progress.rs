@@ -48,6 +48,9 @@ pub trait Observer: Send + Sync {
     /// Called when an item was already present.
     fn already_there(&self, _name: &str) {}
 
+    /// Called when something was removed that the server does not offer.
+    fn removed(&self, _path: &std::path::Path) {}
+
     /// Called when an item cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
 

@@ -41,6 +41,10 @@ impl RecvObserver for Diagnosing {
         self.observer.already_there(name);
     }
 
+    fn removed(&self, path: &std::path::Path) {
+        self.observer.removed(path);
+    }
+
     fn failed(&self, name: &str, reason: &str) {
         self.observer.failed(name, reason);
     }

@@ -179,6 +179,7 @@ impl<S: FeedStore> RecvHost<S> {
             items: self.content.items.done,
             already_there: self.content.items.already_there,
             left_out: self.content.items.left_out,
+            removed: 0,
             bytes: if self.is_pipe() { written } else { self.content.items.received_bytes },
             resumed_bytes: self.content.items.resumed_bytes,
             seconds: (ended - self.created).as_secs_f64(),

@@ -38,7 +38,7 @@ use umbel_net::session::{Pin, signing};
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{DiskSink, Links, RelativePath, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, RelativePath, SinkOptions};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
@@ -51,7 +51,7 @@ use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, take_turn, unkept_lines};
+use crate::endpoint::{Interrupted, KEPT, Turn, Wiring, take_turn, unkept_lines};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
@@ -111,6 +111,9 @@ pub struct RecvOptions {
     pub hidden: bool,
     /// Symbolic links that are made. Default: those that stay in the directory.
     pub links: Links,
+    /// Whether everything in the directory goes that the feed does not have, once all of it is
+    /// there. Hidden files at the top stay without `hidden`. Default: no.
+    pub delete: bool,
     /// Recovery that the feed must have. Default: as the feed's sender chose.
     pub recovery: Option<Recovery>,
     /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
@@ -137,6 +140,7 @@ impl RecvOptions {
             overwrite: false,
             hidden: false,
             links: Links::Inside,
+            delete: false,
             recovery: None,
             cost: None,
             state_dir: None,
@@ -182,6 +186,8 @@ pub struct RecvSummary {
     pub already_there: u64,
     /// Files of the source that it could not send.
     pub left_out: u64,
+    /// Files, links and directories that were removed, since the feed does not have them.
+    pub removed: u64,
     /// Bytes of the received items.
     pub bytes: u64,
     /// Bytes of files that an earlier run had received.
@@ -228,6 +234,12 @@ pub struct RecvSummary {
 }
 
 impl RecvSummary {
+    /// Returns whether all of the feed is there.
+    fn is_whole(&self) -> bool {
+        let RecvSummary { failures, failure, interrupted, replaced, .. } = self;
+        failures.is_empty() && failure.is_none() && !interrupted && !replaced
+    }
+
     /// Adds the result of the previous feed, whose place this one took.
     fn after(self, past: &RecvSummary) -> RecvSummary {
         RecvSummary {
@@ -272,6 +284,9 @@ pub trait RecvObserver: Send + Sync {
 
     /// Called when a file was already present.
     fn already_there(&self, _name: &str) {}
+
+    /// Called when something was removed that the feed does not have.
+    fn removed(&self, _path: &std::path::Path) {}
 
     /// Called when a file cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}
@@ -374,7 +389,9 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
-    let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let (mut store, sink) =
+        store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let listed = store.list_for_mirror(options.delete);
     let delivery = Delivery { feed: feed.tsi, version: feed.version };
     let source = format!("{} {}", signing::pin_of(&key), feed.name);
     let claim = loop {
@@ -416,7 +433,19 @@ fn receive(
         .driver(Receiver::new(config, super::draws()?, sink), host)
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
-    let summary = driver.run()?.summary();
+    let mut summary = driver.run()?.summary();
+    if let Some(disk) = disk.as_ref().filter(|_| options.delete) {
+        let is_whole = summary.is_whole() && summary.left_out == 0;
+        if is_whole && options.start == Start::Everything {
+            let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
+            for other in disk.remove_others(&listed.names(), hidden)? {
+                observer.removed(&other.path);
+                summary.removed += 1;
+            }
+        } else if !summary.interrupted && !summary.replaced {
+            observer.note(KEPT);
+        }
+    }
     if let Some(disk) = &disk {
         disk.set_directories();
     }
@@ -440,10 +469,10 @@ struct Delivery {
 
 impl Delivery {
     fn word(self, summary: &RecvSummary) -> Option<String> {
-        let RecvSummary { failures, failure, interrupted, replaced, .. } = summary;
-        let whole = failures.is_empty() && failure.is_none() && !interrupted && !replaced;
         let items = summary.items + summary.already_there;
-        whole.then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
+        summary
+            .is_whole()
+            .then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
     }
 
     fn summary(self, word: &str) -> Option<RecvSummary> {

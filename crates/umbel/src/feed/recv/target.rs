@@ -13,6 +13,8 @@ use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
 
+use crate::endpoint::Listed;
+
 use super::store::{FeedStore, Found, Input, Looked};
 
 /// Result of looking files up on another thread.
@@ -24,11 +26,20 @@ pub(super) struct Store {
     mailbox: Mailbox<Input>,
     prepared: Prepared,
     written: Arc<AtomicU64>,
+    /// Names of the items, where others are removed.
+    listed: Option<Listed>,
 }
 
 impl Store {
     pub(super) fn new(sink: FeedSink, mailbox: Mailbox<Input>) -> Store {
-        Store { sink, mailbox, prepared: Arc::default(), written: Arc::default() }
+        let (prepared, written) = (Arc::default(), Arc::default());
+        Store { sink, mailbox, prepared, written, listed: None }
+    }
+
+    /// Returns where the names of the items are listed, if others are to be removed.
+    pub(super) fn list_for_mirror(&mut self, is_mirror: bool) -> Listed {
+        self.listed = is_mirror.then(Listed::default);
+        self.listed.clone().unwrap_or_default()
     }
 
     /// Writes the content of a pipe, on its own thread.
@@ -87,6 +98,9 @@ impl FeedStore for Store {
     type Sink = FeedSink;
 
     fn look_up(&mut self, items: Vec<(ItemInfo, bool)>) -> Result<(), String> {
+        if let Some(listed) = &self.listed {
+            listed.names().extend(items.iter().map(|(info, _)| info.name.clone()));
+        }
         let Some(files) = self.files() else { return Ok(()) };
         let (preparer, prepared) = (files.disk().preparer(), self.prepared.clone());
         let mailbox = self.mailbox.clone();

@@ -146,3 +146,98 @@ fn links_can_be_served_as_the_files_that_they_lead_to() {
     assert!(received.is_file());
     place.assert_received("latest.iso");
 }
+
+#[test]
+fn what_patterns_leave_out_is_neither_listed_nor_served() {
+    let place = Place::with(&[
+        ("a.c", b"c"),
+        ("a.o", b"o"),
+        ("build/x", b"x"),
+        ("d/keep.o", b"o"),
+        ("d/.umbelignore", b"!keep.o\n"),
+    ]);
+    let repo = place.repo();
+    let which = ["--exclude", "*.tmp", "--exclude", "build"];
+    fs::write(repo.join("b.tmp"), "x").unwrap();
+    fs::write(repo.join(".umbelignore"), "*.o\n").unwrap();
+    for command in [&["serve"][..], &["send", "--name", "n"]] {
+        let listed = run(command
+            .iter()
+            .copied()
+            .chain([repo.to_str().unwrap()])
+            .chain(which)
+            .chain(["--dry-run"]));
+        assert_eq!(listed.succeeded().stdout, "a.c\nd/\nd/keep.o\n");
+        assert!(listed.stderr.contains("2 items, 2 B"), "{}", listed.stderr);
+        let all = run(command.iter().copied().chain([repo.to_str().unwrap()]).chain([
+            "--dry-run",
+            "--include",
+            "a.o",
+        ]));
+        assert!(all.succeeded().stdout.contains("a.o\nb.tmp\nbuild/\nbuild/x\n"), "{all:?}");
+    }
+    assert!(!place.path().join("state").exists(), "nothing is made by looking");
+    let server = place.serve(&which);
+    place.get(&server.url, &[]).succeeded();
+    assert_eq!(place.received(), ["a.c", "d/keep.o"]);
+    run(["serve", repo.to_str().unwrap(), "--exclude", "[z-a]"]).failed_with(&["[z-a]"]);
+}
+
+/// Puts things into the output directory that no source has.
+fn add_others(place: &Place) {
+    for name in ["mine", "d/mine", "other/deep/er", ".mine"] {
+        let path = place.out().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "mine").unwrap();
+    }
+    symlink("/etc", place.out().join("etc")).unwrap();
+}
+
+#[test]
+fn what_the_server_does_not_offer_is_removed_only_if_asked_for_and_if_everything_came() {
+    let place = tree();
+    let server = place.serve(&[]);
+    place.get(&server.url, &[]).succeeded();
+    add_others(&place);
+    place.get(&server.url, &[]).succeeded();
+    assert!(place.out().join("mine").exists());
+    run(["get", &server.url, "a", "--delete"]).misused(&["--delete"]);
+
+    // What failed, or could not be read, leaves all as it was.
+    fs::write(place.out().join("a"), "changed").unwrap();
+    let failed = place.get(&server.url, &["--delete"]);
+    failed.failed_with(&["exists and differs"]);
+    assert!(failed.stderr.contains("nothing was removed"), "{}", failed.stderr);
+    let bad = place.repo().join("a\nb");
+    fs::write(&bad, "x").unwrap();
+    let other = place.serve(&[]);
+    let unread = place.get(&other.url, &["--delete", "--overwrite"]);
+    assert!(unread.succeeded().stderr.contains("nothing was removed"), "{}", unread.stderr);
+    assert!(unread.stderr.contains("could not read or name them: 1 file"), "{}", unread.stderr);
+    assert!(place.out().join("other/deep/er").exists());
+    fs::remove_file(bad).unwrap();
+
+    let server = place.serve(&[]);
+    let got = place.get(&server.url, &["--delete", "--json"]);
+    let done = got.succeeded().event("done")["summary"].clone();
+    assert_eq!(done["removed"], 6, "{done}");
+    let removed = got.json().iter().filter(|value| value["event"] == "removed").count();
+    assert_eq!(removed, 6);
+    fs::remove_file(place.out().join(".mine")).unwrap();
+    assert_eq!(described(&place.out()), described(&place.repo()));
+    assert!(Path::new("/etc/passwd").exists());
+}
+
+#[test]
+fn what_a_feed_does_not_have_is_removed_if_asked_for() {
+    let place = tree();
+    add_others(&place);
+    let script = "\"$UMBEL\" recv n -o out --interface lo --wait 10min --delete --json > recv.json & \
+                  \"$UMBEL\" send repo --name n --interface lo -q; wait $!";
+    let Some(sent) = alone(&place, script) else { return };
+    sent.succeeded();
+    let heard = fs::read_to_string(place.path().join("recv.json")).unwrap();
+    assert!(heard.contains("\"removed\":6"), "{heard}");
+    fs::remove_file(place.out().join(".mine")).unwrap();
+    assert_eq!(described(&place.out()), described(&place.repo()));
+}
