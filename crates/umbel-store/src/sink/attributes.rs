@@ -42,6 +42,14 @@ impl Allowed {
         Allowed(mode & 0o666)
     }
 
+    /// Returns those that the umask allows, without making a file.
+    pub(super) fn by_umask() -> Allowed {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let umask = umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok());
+        Allowed::of(0o666 & !umask.unwrap_or(0o022))
+    }
+
     /// Returns the permissions of a file whose item has this mode. A class of users that cannot read
     /// the file must not execute it. Its owner can always read it, and enter it if it is a
     /// directory, which also keeps what it has of its parent: whose group its files have.

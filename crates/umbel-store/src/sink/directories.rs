@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use umbel_wire::repository::ItemInfo;
 
 use super::attributes::{self, Attributes};
+use super::changes::{Change, Purpose};
 use super::errors::SinkError;
 use super::held::Held;
 use super::item::Shelf;
@@ -27,11 +28,17 @@ impl Shelf {
         if !self.hidden && relative.is_hidden() {
             return Err(SinkError::Hidden { path: self.tree.path().join(relative.joined()) });
         }
+        let attributes = Attributes::of(info, self.preserve_times);
+        if self.purpose == Purpose::BringAndTell {
+            match self.directory(relative.parts(), false)? {
+                Some(directory) => self.note_attributes(&relative, attributes, &directory),
+                None => self.note_change(&relative, Change::New),
+            }
+        }
         if let Some(directory) = self.directory(relative.parts(), true)? {
             // What fails here fails below it, and is said there.
             let _ = open_up(&directory);
         }
-        let attributes = Attributes::of(info, self.preserve_times);
         self.directories.lock().insert(relative.parts().to_vec(), attributes);
         Ok(Held::Directory)
     }
@@ -49,7 +56,11 @@ impl Shelf {
         }
     }
 
-    fn directory(&self, parts: &[String], create: bool) -> Result<Option<File>, SinkError> {
+    pub(super) fn directory(
+        &self,
+        parts: &[String],
+        create: bool,
+    ) -> Result<Option<File>, SinkError> {
         let Some(directory) = self.tree.directory_at(parts, create)? else { return Ok(None) };
         let path = || self.tree.path().join(parts.join("/"));
         let own = directory.try_clone().map_err(|error| SinkError::io("open", &path())(error))?;

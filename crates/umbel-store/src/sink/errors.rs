@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use umbel_fec::FecError;
 
+use super::changes::Change;
 use super::names::NameError;
 
 /// Reason why an item, or the whole sink, has failed. Each message says in one line what is wrong.
@@ -123,6 +124,14 @@ pub enum SinkError {
         name: String,
         /// Path of the file below the output directory.
         first: String,
+    },
+    /// The item is not as the source has it.
+    #[error("{}: {}", path.display(), change.describe())]
+    Differs {
+        /// Target path.
+        path: PathBuf,
+        /// How it differs.
+        change: Change,
     },
     /// The threads of the sink have ended.
     #[error("the sink is closed")]

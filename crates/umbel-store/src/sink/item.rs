@@ -13,6 +13,7 @@ use umbel_wire::{Digest, Toi};
 
 use super::attributes::{self, Allowed, Attributes, Counts};
 use super::brought::{Bringer, Brought, Version};
+use super::changes::{Changes, Purpose};
 use super::directories::Directories;
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
@@ -116,6 +117,10 @@ pub(super) struct Shelf {
     pub(super) unkept: Counts,
     /// Bytes reserved for all items together.
     pub(super) reserved: AtomicU64,
+    /// What is done with differences.
+    pub(super) purpose: Purpose,
+    /// What was changed so far, or would be.
+    pub(super) changes: Changes,
 }
 
 /// An item that was looked up on the disk, ready to be passed to its sink.
@@ -149,6 +154,9 @@ impl Prepared {
 impl Shelf {
     /// Determines the item's place and looks up its state on the disk.
     pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        if self.purpose == Purpose::Look {
+            return self.look(info);
+        }
         let held = match &info.kind {
             ItemKind::File => return self.prepare_file(info),
             ItemKind::Directory => self.prepare_directory(info)?,
@@ -249,6 +257,7 @@ impl Shelf {
             return Err(SinkError::Exists { path: item.place.target.clone() });
         };
         self.brought().note_whole(path, item.version());
+        self.note_attributes(&item.place.relative, item.attributes, &file);
         attributes::set(item.attributes, &file, self.allowed, &self.unkept);
         // Something remains if a process ended between renaming and cleaning up, or if the file
         // came in another way. The item is there in any case.
@@ -263,6 +272,7 @@ impl Shelf {
         let Some(stat) = last.stat(place, Role::Target).ok().flatten() else { return Ok(false) };
         let whole = Shelf::whole(last, place, &stat, item.version()).ok().flatten();
         let Some(file) = whole else { return Ok(false) };
+        self.note_arrival(place);
         self.tree.remove(place, Role::Target)?;
         let is_linked =
             attributes::fit(item.attributes, &file, self.allowed) && last.link(place, &self.tree);

@@ -22,6 +22,7 @@ use umbel_wire::repository::{ItemInfo, LinkText};
 
 use super::attributes::{self, Attributes};
 use super::brought::{Bringer, Version};
+use super::changes::Change;
 use super::errors::SinkError;
 use super::held::Held;
 use super::item::Shelf;
@@ -140,6 +141,11 @@ impl Shelf {
         held
     }
 
+    /// Returns whether a link with this text is made there.
+    pub(super) fn makes_link(&self, place: &Place, text: &LinkText) -> bool {
+        self.links.allow(&place.relative, text)
+    }
+
     fn link_place(&self, info: &ItemInfo) -> Result<Place, SinkError> {
         let relative = self.names().place(&info.name)?;
         let place = Place::new(self.tree.path(), relative, info.mode);
@@ -156,7 +162,7 @@ impl Shelf {
         place: &Place,
         text: &LinkText,
     ) -> Result<Held, SinkError> {
-        if !self.links.allow(&place.relative, text) {
+        if !self.makes_link(place, text) {
             if self.links == Links::Inside {
                 self.unkept.links_out.fetch_add(1, Ordering::Relaxed);
             }
@@ -181,15 +187,21 @@ impl Shelf {
         self.set_time(info, place, Role::Link);
         self.put_link(place, replace)?;
         self.brought().put(path, version);
+        self.note_change(&place.relative, if replace { Change::Replaced } else { Change::New });
         Ok(Held::Link(place.target.clone()))
     }
 
     /// Gives a symbolic link the time of its item.
     fn set_time(&self, info: &ItemInfo, place: &Place, role: Role) {
-        if let Some(modified_ns) = info.modified_ns.filter(|_| self.preserve_times)
-            && self.tree.set_time(place, role, modified_ns).is_err()
-        {
-            self.unkept.times.fetch_add(1, Ordering::Relaxed);
+        let Some(modified_ns) = info.modified_ns.filter(|_| self.preserve_times) else { return };
+        match self.tree.set_time(place, role, modified_ns) {
+            Ok(true) if role == Role::Target => {
+                self.note_change(&place.relative, Change::Attributes);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                self.unkept.times.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -295,6 +307,7 @@ impl Shelf {
             self.copy(&first, other, replace)?;
         }
         self.brought().put(path, *version);
+        self.note_change(&place.relative, if replace { Change::Replaced } else { Change::New });
         Ok(NameOutcome::Made(place.target.clone()))
     }
 

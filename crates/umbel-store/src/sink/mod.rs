@@ -33,6 +33,7 @@ mod assembler;
 mod attributes;
 mod brought;
 mod buffers;
+mod changes;
 mod claim;
 mod directories;
 mod disk;
@@ -62,6 +63,7 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
 pub use attributes::Unkept;
+pub use changes::{Change, Purpose};
 pub use claim::{Attempt, Claim, Claimant, is_claim};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
@@ -72,6 +74,7 @@ pub use names::{NameError, Names, RelativePath};
 pub use others::{Hidden, Other};
 
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
+use changes::Changes;
 use directories::Directories;
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
@@ -116,6 +119,8 @@ pub struct SinkOptions {
     pub hidden: bool,
     /// Symbolic links that are made. Default: those that stay in the output directory.
     pub links: Links,
+    /// What is done with differences. Default: items are brought.
+    pub purpose: Purpose,
 }
 
 impl Default for SinkOptions {
@@ -130,6 +135,7 @@ impl Default for SinkOptions {
             overwrite: false,
             hidden: false,
             links: Links::Inside,
+            purpose: Purpose::Bring,
         }
     }
 }
@@ -258,8 +264,13 @@ impl DiskSink {
         options: SinkOptions,
         on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
     ) -> Result<DiskSink, SinkError> {
-        let tree = Tree::open(directory)?;
-        let (folds_case, allowed) = tree.try_names()?;
+        let (tree, folds_case, allowed) = if options.purpose == Purpose::Look {
+            (Tree::open_to_look(directory)?, false, attributes::Allowed::by_umask())
+        } else {
+            let tree = Tree::open(directory)?;
+            let (folds_case, allowed) = tree.try_names()?;
+            (tree, folds_case, allowed)
+        };
         let folds_case = options.folds_case.unwrap_or(folds_case);
         let shelf = Arc::new(Shelf {
             tree: Arc::new(tree),
@@ -277,6 +288,8 @@ impl DiskSink {
             allowed,
             unkept: attributes::Counts::default(),
             reserved: AtomicU64::new(0),
+            purpose: options.purpose,
+            changes: Changes::default(),
         });
         let closing = Arc::new(AtomicBool::new(false));
         let doubted = Doubted::default();
@@ -298,6 +311,12 @@ impl DiskSink {
     /// Returns what files could not keep so far.
     pub fn unkept(&self) -> Unkept {
         self.shared.preparer.shelf.unkept.get()
+    }
+
+    /// Returns what was changed so far, or would be, by the paths below the output directory. Empty
+    /// unless the [`Purpose`] is to tell.
+    pub fn changes(&self) -> Vec<(String, Change)> {
+        self.shared.preparer.shelf.changes.get()
     }
 
     /// Returns a handle that looks items up for this sink, on other threads if desired.

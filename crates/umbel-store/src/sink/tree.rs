@@ -150,6 +150,24 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Opens a directory to look at what is in it. One that does not exist is empty.
+    pub(super) fn open_to_look(path: &Path) -> Result<Tree, SinkError> {
+        let root = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => empty_directory(),
+            other => other,
+        };
+        let root = root.map_err(SinkError::io("open directory", path))?;
+        if !root.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(SinkError::NotDirectory { path: path.to_owned() });
+        }
+        Ok(Tree {
+            root: Arc::new(root.into()),
+            path: path.to_owned(),
+            open: Mutex::default(),
+            parents: Mutex::default(),
+        })
+    }
+
     /// Returns the open output directory.
     pub(super) fn root(&self) -> Arc<OwnedFd> {
         self.root.clone()
@@ -508,14 +526,14 @@ impl Tree {
         }
     }
 
-    /// Sets the modification time of a symbolic link, in nanoseconds since 1970, where it has
-    /// another.
+    /// Sets the modification time of a symbolic link, in nanoseconds since 1970. Returns whether it
+    /// had another.
     pub(super) fn set_time(
         &self,
         place: &Place,
         role: Role,
         modified_ns: i64,
-    ) -> Result<(), SinkError> {
+    ) -> Result<bool, SinkError> {
         let fail = |error: Errno| SinkError::io("set the time of", &place.path(role))(error);
         let directory = self.directory(place, false)?.ok_or_else(|| fail(Errno::ENOENT))?;
         let name = place.name(role);
@@ -524,10 +542,12 @@ impl Tree {
         let stat =
             fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(fail)?;
         if TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec) == wanted {
-            return Ok(());
+            return Ok(false);
         }
         let flags = UtimensatFlags::NoFollowSymlink;
-        utimensat(&directory, name.as_str(), &TimeSpec::UTIME_OMIT, &wanted, flags).map_err(fail)
+        utimensat(&directory, name.as_str(), &TimeSpec::UTIME_OMIT, &wanted, flags)
+            .map_err(fail)?;
+        Ok(true)
     }
 
     /// Removes the file if it exists.
@@ -538,6 +558,14 @@ impl Tree {
             Err(error) => Err(SinkError::io("remove", &place.path(role))(error)),
         }
     }
+}
+
+/// Opens a directory that has no name any more, and nothing in it.
+fn empty_directory() -> io::Result<File> {
+    let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("umbel-XXXXXX"))?;
+    let directory = File::open(&path);
+    std::fs::remove_dir(&path)?;
+    directory
 }
 
 /// Returns an error for a file that cannot be created, if its name, the last part of its path, has a

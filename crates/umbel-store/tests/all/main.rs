@@ -17,6 +17,7 @@ mod overhead;
 mod pipe_block;
 mod reader;
 mod rules;
+mod sink_changes;
 mod sink_directories;
 mod sink_holes;
 mod sink_items;

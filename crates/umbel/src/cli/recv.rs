@@ -11,14 +11,16 @@ use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{Brought, Start};
 use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::session::Pin;
-use umbel_store::sink::Links;
+use umbel_store::sink::{Change, Links, Purpose};
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
 use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there};
+use super::teller::{
+    ChangeArgs, Looked, Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there,
+};
 use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
@@ -55,6 +57,8 @@ pub(super) struct RecvArgs {
     /// the top stay without --hidden
     #[arg(long)]
     delete: bool,
+    #[command(flatten)]
+    changes: ChangeArgs,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
@@ -148,6 +152,7 @@ impl RecvArgs {
             hidden: self.hidden,
             links: self.links,
             delete: self.delete,
+            purpose: self.changes.purpose(),
             recovery: self.recovery,
             cost: self.cost,
             state_dir: self.state_dir,
@@ -163,17 +168,25 @@ impl RecvArgs {
 /// If the feed is not complete at the end.
 pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let teller = Arc::new(Teller::new(output));
+    let changes = args.changes;
+    let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
     let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter.clear();
-    finish(&summary?, output)
+    finish(&summary?, changes, output)
 }
 
-fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
-    let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
+fn finish(summary: &RecvSummary, changes: ChangeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let is_whole = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
+    let looks = changes.purpose() == Purpose::Look;
+    let differing = summary.differing + if looks { summary.removed } else { 0 };
+    let ok = is_whole && !changes.finds_fault(differing);
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    if looks && is_whole {
+        changes.finish_look(Looked { same: summary.already_there, differing }, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     tracing::info!(
         "{}, {} lost, {} ({} from helpers for {}), {} fetched, {}, {}; discarded: {}",
         counted(summary.packets, "packet"),
@@ -350,6 +363,10 @@ impl RecvObserver for Teller<RecvSnapshot> {
 
     fn already_there(&self, name: &str) {
         self.tell_already_there(name);
+    }
+
+    fn changed(&self, path: &str, change: Change) {
+        self.tell_changed(path, change);
     }
 
     fn removed(&self, path: &Path) {

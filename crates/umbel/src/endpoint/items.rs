@@ -79,6 +79,8 @@ pub(crate) struct Items {
     /// Bytes of incomplete items that an earlier run had written.
     pub(crate) resumed_bytes: u64,
     pub(crate) failures: Vec<Failure>,
+    /// Items that are not as the source has them, where they are only looked at.
+    pub(crate) differing: u64,
     /// Links that are not made.
     links_left: u64,
     /// Items that the server could not serve in the version that it had offered: why, and in which
@@ -248,6 +250,12 @@ impl Items {
     /// Notes that a link is not made, which is no failure.
     pub(crate) fn leave_out(&mut self, info: &ItemInfo) {
         self.links_left += 1;
+        self.settled.insert((info.name.clone(), info.digest));
+    }
+
+    /// Notes that an item is not as the source has it, which is only looked at.
+    pub(crate) fn differs(&mut self, info: &ItemInfo) {
+        self.differing += 1;
         self.settled.insert((info.name.clone(), info.digest));
     }
 

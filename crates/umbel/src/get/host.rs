@@ -56,6 +56,8 @@ pub(crate) enum Added {
     OtherName,
     /// It is a symbolic link that is not made.
     LeftOut,
+    /// It is not as the server has it, and only looked at.
+    Differs,
     /// These parts are present, with this number of bytes.
     Parts(Held, u64),
 }
@@ -195,6 +197,7 @@ impl<S: ItemStore> GetHost<S> {
             vanished: self.items.vanished.clone(),
             left_out: self.items.left_out,
             removed: 0,
+            differing: self.items.differing,
             rounds: self.items.round + 1,
             failures: self.items.into_failures(),
             interrupted: !self.finished,
@@ -387,6 +390,7 @@ impl<S: ItemStore> GetHost<S> {
                 self.observer.item(&info.name, &path, 0);
             }
             Ok(Added::LeftOut) => self.items.leave_out(&info),
+            Ok(Added::Differs) => self.items.differs(&info),
             Ok(Added::Parts(held, bytes)) => {
                 // Later sessions find the parts that this run itself has written.
                 if self.session == SessionId(0) {

@@ -16,7 +16,7 @@ use umbel_net::session::{
     ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
 };
 use umbel_net::udp::{Discard, ReceiverOptions, SenderOptions};
-use umbel_store::sink::{self, DiskSink, HeldParts, NamedFile};
+use umbel_store::sink::{self, Change, DiskSink, HeldParts, NamedFile, SinkError};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
@@ -147,6 +147,10 @@ impl Observer for Diagnosing {
         self.observer.already_there(name);
     }
 
+    fn changed(&self, path: &str, change: Change) {
+        self.observer.changed(path, change);
+    }
+
     fn removed(&self, path: &std::path::Path) {
         self.observer.removed(path);
     }
@@ -200,7 +204,11 @@ impl ItemStore for Directory {
     type Sink = DiskSink;
 
     fn add(&mut self, info: &ItemInfo) -> Result<Added, String> {
-        match self.sink.add(info).map_err(|error| error.to_string())? {
+        let held = match self.sink.add(info) {
+            Err(SinkError::Differs { .. }) => return Ok(Added::Differs),
+            other => other.map_err(|error| error.to_string())?,
+        };
+        match held {
             sink::Held::AlreadyThere => Ok(Added::AlreadyThere),
             sink::Held::Directory => Ok(Added::Directory),
             sink::Held::Link(path) => Ok(Added::Link(path)),

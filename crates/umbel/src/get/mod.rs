@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
-use umbel_store::sink::{DiskSink, Hidden, Links, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, SinkOptions};
 use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
@@ -68,6 +68,9 @@ pub struct GetOptions {
     /// offers is there. Hidden files at the top stay without `hidden`. Only without patterns.
     /// Default: no.
     pub delete: bool,
+    /// Whether the items are brought, and changes told, or the directory only compared with the
+    /// server's list, which writes nothing. Default: they are brought.
+    pub purpose: Purpose,
     /// Whether the output is a link to a directory, which goes to one with exactly these items once
     /// they are all there. Default: no.
     pub atomic: bool,
@@ -91,6 +94,7 @@ impl GetOptions {
             hidden: false,
             links: Links::Inside,
             delete: false,
+            purpose: Purpose::Bring,
             atomic: false,
             discard: None,
         }
@@ -132,6 +136,8 @@ pub struct Summary {
     pub vanished: Vec<String>,
     /// Files, links and directories that were removed, since the server does not offer them.
     pub removed: u64,
+    /// Items that are not as the server has them, if the directory was only compared.
+    pub differing: u64,
     /// Files of the server that it can neither read nor name, if everything was asked for.
     pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
@@ -175,13 +181,15 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, hidden, links, delete, atomic, .. } = options;
+    let GetOptions { durable, hidden, links, delete, purpose, atomic, .. } = options;
     if delete && !options.patterns.is_empty() {
         bail!("--delete needs a request for everything, or what was not asked for would go, too");
     }
+    let looks = purpose == Purpose::Look;
     // What an earlier run left of a release is this program's own.
     let overwrite = options.overwrite || atomic;
-    let sink_options = SinkOptions { durable, overwrite, hidden, links, ..SinkOptions::default() };
+    let sink_options =
+        SinkOptions { durable, overwrite, hidden, links, purpose, ..SinkOptions::default() };
     let server = SessionUrl { token: None, ..options.url.clone() }.to_string();
     let (release, path, sink, turn) = loop {
         let release = atomic.then(|| Release::after(&options.output)).transpose()?;
@@ -190,17 +198,20 @@ pub fn get(
         let sink = DiskSink::open(&path, sink_options, move |event| {
             mailbox.put(Input::Sink(event));
         })?;
+        if looks {
+            break (release, path, sink, None);
+        }
         match take_turn(sink.claimant(&server), &stop, |line| observer.note(line)) {
             Turn::Interrupted => return Ok(Summary { interrupted: true, ..Summary::default() }),
             // The other run has put this directory in place.
             _ if release.as_ref().is_some_and(Release::is_in_place) => {}
-            turn => break (release, path, sink, turn),
+            turn => break (release, path, sink, Some(turn)),
         }
     };
     if let Some((last, _)) = release.as_ref().and_then(|release| release.last.as_ref()) {
         sink.take_over_from(last);
     }
-    if !atomic {
+    if !atomic && !looks {
         let mut command = options.patterns.clone();
         command.insert(0, server);
         sink.resume(&command.join("\n"));
@@ -216,7 +227,7 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory::new(path, sink.clone(), release.is_some() || delete);
+    let store = Directory::new(path, sink.clone(), release.is_some() || delete || looks);
     let listed = store.listed();
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
@@ -234,7 +245,11 @@ pub fn get(
     {
         let is_whole = summary.is_whole() && summary.left_out == 0;
         let hidden = if hidden { Hidden::Go } else { Hidden::Stay };
-        let removed = is_whole.then(|| sink.remove_others(&listed.names(), hidden)).transpose()?;
+        let remove = || match looks {
+            true => Ok(sink.others(&listed.names(), hidden)),
+            false => sink.remove_others(&listed.names(), hidden),
+        };
+        let removed = is_whole.then(remove).transpose()?;
         if removed.is_none() && !summary.interrupted {
             told.note(KEPT);
         }
@@ -243,7 +258,12 @@ pub fn get(
             summary.removed += 1;
         }
     }
-    sink.set_directories();
+    if !looks {
+        sink.set_directories();
+    }
+    for (path, change) in sink.changes() {
+        told.changed(&path, change);
+    }
     for line in unkept_lines(sink.unkept()) {
         told.note(&line);
     }

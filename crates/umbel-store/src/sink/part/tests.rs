@@ -18,6 +18,8 @@ fn shelf(directory: &Path) -> Shelf {
         preserve_times: false,
         overwrite: false,
         durable: false,
+        purpose: Default::default(),
+        changes: Default::default(),
         links: Default::default(),
         other_names: Default::default(),
         directories: super::super::directories::Directories::default(),

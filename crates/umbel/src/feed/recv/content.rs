@@ -130,6 +130,7 @@ impl<S: FeedStore> Content<S> {
                     self.observer.item(&info.name, &path, 0);
                 }
                 Found::LeftOut => self.items.leave_out(&info),
+                Found::Differs => self.items.differs(&info),
                 Found::Whole => {
                     self.items.was_there(&info);
                     self.observer.already_there(&info.name);

@@ -38,7 +38,7 @@ use umbel_net::session::{Pin, signing};
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{DiskSink, Hidden, Links, RelativePath, SinkOptions};
+use umbel_store::sink::{Change, DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
@@ -114,6 +114,9 @@ pub struct RecvOptions {
     /// Whether everything in the directory goes that the feed does not have, once all of it is
     /// there. Hidden files at the top stay without `hidden`. Default: no.
     pub delete: bool,
+    /// Whether the feed is brought, and changes told, or the directory only compared with its list,
+    /// which writes nothing. Default: it is brought.
+    pub purpose: Purpose,
     /// Recovery that the feed must have. Default: as the feed's sender chose.
     pub recovery: Option<Recovery>,
     /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
@@ -141,6 +144,7 @@ impl RecvOptions {
             hidden: false,
             links: Links::Inside,
             delete: false,
+            purpose: Purpose::Bring,
             recovery: None,
             cost: None,
             state_dir: None,
@@ -188,6 +192,8 @@ pub struct RecvSummary {
     pub left_out: u64,
     /// Files, links and directories that were removed, since the feed does not have them.
     pub removed: u64,
+    /// Files that are not as the source has them, if the directory was only compared.
+    pub differing: u64,
     /// Bytes of the received items.
     pub bytes: u64,
     /// Bytes of files that an earlier run had received.
@@ -284,6 +290,9 @@ pub trait RecvObserver: Send + Sync {
 
     /// Called when a file was already present.
     fn already_there(&self, _name: &str) {}
+
+    /// Called for each change at the end, or for what would change, if that is to be told.
+    fn changed(&self, _path: &str, _change: Change) {}
 
     /// Called when something was removed that the feed does not have.
     fn removed(&self, _path: &std::path::Path) {}
@@ -391,11 +400,15 @@ fn receive(
     observer.found(&feed, signing::pin_of(&key), &interface.name);
     let (mut store, sink) =
         store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let looks = options.purpose == Purpose::Look;
     let listed = store.list_for_mirror(options.delete);
     let delivery = Delivery { feed: feed.tsi, version: feed.version };
     let source = format!("{} {}", signing::pin_of(&key), feed.name);
     let claim = loop {
         let FeedSink::Files(files) = &sink else { break None };
+        if looks {
+            break None;
+        }
         let note = |line: &str| observer.note(line);
         let summary = match take_turn(files.disk().claimant(&source), stop, note) {
             Turn::Ours(claim) => break Some(claim),
@@ -438,7 +451,11 @@ fn receive(
         let is_whole = summary.is_whole() && summary.left_out == 0;
         if is_whole && options.start == Start::Everything {
             let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
-            for other in disk.remove_others(&listed.names(), hidden)? {
+            let others = match looks {
+                true => disk.others(&listed.names(), hidden),
+                false => disk.remove_others(&listed.names(), hidden)?,
+            };
+            for other in others {
                 observer.removed(&other.path);
                 summary.removed += 1;
             }
@@ -446,8 +463,11 @@ fn receive(
             observer.note(KEPT);
         }
     }
-    if let Some(disk) = &disk {
+    if let Some(disk) = disk.as_ref().filter(|_| !looks) {
         disk.set_directories();
+    }
+    for (path, change) in disk.iter().flat_map(DiskSink::changes) {
+        observer.changed(&path, change);
     }
     for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
         observer.note(&line);
@@ -561,9 +581,15 @@ fn store(
                 Target::Directory(directory) => directory,
                 _ => own_directory(feed)?,
             };
-            let &RecvOptions { durable, overwrite, hidden, links, .. } = options;
-            let options =
-                SinkOptions { durable, overwrite, hidden, links, ..SinkOptions::default() };
+            let &RecvOptions { durable, overwrite, hidden, links, purpose, .. } = options;
+            let options = SinkOptions {
+                durable,
+                overwrite,
+                hidden,
+                links,
+                purpose,
+                ..SinkOptions::default()
+            };
             let told = mailbox.clone();
             let disk =
                 DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;

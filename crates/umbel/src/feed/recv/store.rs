@@ -53,6 +53,8 @@ pub(crate) enum Found {
     OtherName,
     /// It is a symbolic link that is not made.
     LeftOut,
+    /// It is not as the source has it, and only looked at.
+    Differs,
     /// Blocks of this number of bytes are present.
     Parts(u64),
     /// The file cannot be kept, for this reason.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::host::Mailbox;
 use umbel_engine::symbols::BlockId;
 use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeOutcome, PipeReader};
-use umbel_store::sink::{Held, NamedFile, Preparer};
+use umbel_store::sink::{Held, NamedFile, Preparer, SinkError};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
@@ -182,6 +182,7 @@ fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, 
             Held::LeftOut => Found::LeftOut,
             Held::Parts(parts) => Found::Parts(parts.restored_bytes()),
         },
+        Err(SinkError::Differs { .. }) => Found::Differs,
         Err(error) => Found::Refused(error.to_string()),
     };
     let looked = Looked { info: info.clone(), found };

@@ -241,3 +241,75 @@ fn what_a_feed_does_not_have_is_removed_if_asked_for() {
     fs::remove_file(place.out().join(".mine")).unwrap();
     assert_eq!(described(&place.out()), described(&place.repo()));
 }
+
+#[test]
+fn changes_are_told_beforehand_and_afterwards_and_a_copy_is_verified_without_receiving_it() {
+    let place = tree();
+    let server = place.serve(&[]);
+    // Nothing is there, and nothing is made.
+    let planned = place.get(&server.url, &["--dry-run"]);
+    assert!(
+        planned.succeeded().stderr.contains("to be changed: 13; already there: 0"),
+        "{planned:?}"
+    );
+    assert!(planned.stdout.contains("new         d/a-again\n"), "{planned:?}");
+    assert!(!place.out().exists());
+    let got = place.get(&server.url, &["--itemize"]);
+    assert_eq!(got.succeeded().stdout, planned.stdout);
+    let verified = place.get(&server.url, &["--verify", "--delete"]);
+    verified.succeeded();
+    assert_eq!(verified.stdout, "");
+    assert!(verified.stderr.contains("nothing differs"), "{verified:?}");
+
+    // What differs is told, and stays as it is.
+    let at = |name: &str| place.out().join(name);
+    fs::write(at("d/b"), "changed").unwrap();
+    fs::remove_file(at("d/up")).unwrap();
+    fs::set_permissions(at("d/run"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(at("mine"), "mine").unwrap();
+    let before = described(&place.out());
+    let differing = place.get(&server.url, &["--verify", "--delete", "--json"]);
+    assert_eq!(differing.code, Some(1), "{differing:?}");
+    let changes: Vec<String> = differing
+        .json()
+        .iter()
+        .filter(|value| value["event"] == "change")
+        .map(|value| {
+            format!("{} {}", value["change"].as_str().unwrap(), value["path"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(changes, ["attributes d", "replaced d/b", "attributes d/run", "new d/up"]);
+    let done = differing.event("done");
+    assert_eq!((&done["ok"], &done["summary"]["differing"]), (&false.into(), &4.into()));
+    assert_eq!((&done["summary"]["removed"], &done["summary"]["packets"]), (&1.into(), &0.into()));
+    assert_eq!(described(&place.out()), before);
+    let told = place.get(&server.url, &["--verify", "--delete"]);
+    told.failed_with(&["differs from the source: 5"]);
+    assert!(told.stdout.ends_with(&format!("removed     {}\n", at("mine").display())), "{told:?}");
+
+    let mended = place.get(&server.url, &["--overwrite", "--delete", "--itemize"]);
+    assert_eq!(mended.succeeded().stdout, told.stdout);
+    assert_eq!(described(&place.out()), described(&place.repo()));
+}
+
+#[test]
+fn a_copy_is_verified_with_the_list_of_a_feed() {
+    let place = tree();
+    let script = "feed() { \"$UMBEL\" recv n -o out --interface lo --wait 10min --json \"$@\" > $log & \
+                  \"$UMBEL\" send repo --name n --interface lo -q || true; wait $! || echo \"$log $?\"; }; \
+                  log=1.json feed --itemize; log=2.json feed --verify; rm out/z; echo x > out/d/b; \
+                  log=3.json feed --verify; log=4.json feed --dry-run";
+    let Some(ran) = alone(&place, script) else { return };
+    assert_eq!(ran.succeeded().stdout, "3.json 1\n", "{ran:?}");
+    let said = |log: &str| fs::read_to_string(place.path().join(log)).unwrap();
+    assert_eq!(said("1.json").matches("\"change\":\"new\"").count(), 13, "{}", said("1.json"));
+    assert!(!said("2.json").contains("\"event\":\"change\""), "{}", said("2.json"));
+    for log in ["3.json", "4.json"] {
+        for (change, path) in [("new", "z"), ("replaced", "d/b")] {
+            let said = said(log);
+            let event = said.lines().find(|line| line.contains(&format!("\"path\":\"{path}\"")));
+            assert!(event.is_some_and(|line| line.contains(&format!("\"{change}\""))), "{said}");
+        }
+    }
+    assert!(!place.out().join("z").exists());
+}
