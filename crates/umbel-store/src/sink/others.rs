@@ -13,7 +13,7 @@ use super::item::Shelf;
 /// Something in the output directory that is no item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Other {
-    /// Its path, which begins with the output directory.
+    /// Its path below the output directory.
     pub path: PathBuf,
     /// Whether it is a directory.
     pub is_directory: bool,
@@ -53,7 +53,7 @@ impl Shelf {
                 }
             });
             if !is_item {
-                others.push(Other { path: entry.into_path(), is_directory });
+                others.push(Other { path: below.to_owned(), is_directory });
             }
         }
         others
@@ -64,7 +64,8 @@ impl Shelf {
     pub(super) fn remove(&self, others: Vec<Other>) -> Result<Vec<Other>, SinkError> {
         let mut removed = Vec::new();
         for other in others {
-            let fail = |error: Errno| SinkError::io("remove", &other.path)(error);
+            let whole = || self.tree.path().join(&other.path);
+            let fail = |error: Errno| SinkError::io("remove", &whole())(error);
             let flag = match other.is_directory {
                 true => UnlinkatFlags::RemoveDir,
                 false => UnlinkatFlags::NoRemoveDir,
@@ -85,17 +86,13 @@ impl Shelf {
 }
 
 impl Shelf {
-    /// Opens the directory of a path in the output directory, one part at a time. Returns it and the
+    /// Opens the directory of a path below the output directory, one part at a time. Returns it and the
     /// name in it, or `None` if it is gone.
     fn parent_of<'a>(
         &self,
         path: &'a Path,
     ) -> Result<Option<(std::fs::File, &'a std::ffi::OsStr)>, SinkError> {
-        let below = path.strip_prefix(self.tree.path()).ok();
-        let Some((below, name)) = below.and_then(|below| below.parent().zip(below.file_name()))
-        else {
-            return Ok(None);
-        };
+        let Some((below, name)) = path.parent().zip(path.file_name()) else { return Ok(None) };
         Ok(self.tree.enter_all(below)?.map(|directory| (directory, name)))
     }
 }

@@ -240,6 +240,9 @@ pub fn get(
     if let Some((_, true)) = &release {
         sink.remove_others(&listed.names(), Hidden::Go)?;
     }
+    for (path, change) in sink.changes() {
+        told.changed(&path, change);
+    }
     if let Ok(summary) = &mut summary
         && delete
     {
@@ -260,9 +263,6 @@ pub fn get(
     }
     if !looks {
         sink.set_directories();
-    }
-    for (path, change) in sink.changes() {
-        told.changed(&path, change);
     }
     for line in unkept_lines(sink.unkept()) {
         told.note(&line);

@@ -447,6 +447,9 @@ fn receive(
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
     let mut summary = driver.run()?.summary();
+    for (path, change) in disk.iter().flat_map(DiskSink::changes) {
+        observer.changed(&path, change);
+    }
     if let Some(disk) = disk.as_ref().filter(|_| options.delete) {
         let is_whole = summary.is_whole() && summary.left_out == 0;
         if is_whole && options.start == Start::Everything {
@@ -465,9 +468,6 @@ fn receive(
     }
     if let Some(disk) = disk.as_ref().filter(|_| !looks) {
         disk.set_directories();
-    }
-    for (path, change) in disk.iter().flat_map(DiskSink::changes) {
-        observer.changed(&path, change);
     }
     for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
         observer.note(&line);
