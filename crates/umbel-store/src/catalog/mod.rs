@@ -7,6 +7,7 @@ mod known;
 mod pattern;
 mod select;
 mod stretches;
+mod update;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,19 +19,18 @@ use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
 use umbel_engine::symbols::BlockId;
 use umbel_fec::{Code, Partition};
-use umbel_wire::repository::{ItemInfo, ItemKind, limits};
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::holes;
-use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
-use crate::sink::{NameError, RelativePath};
-use crate::version::{FileNumber, FileVersion};
+use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
 use handles::Handles;
 use known::KnownDigests;
 pub use pattern::name_of;
 pub use select::Selection;
 use select::{Selector, Snapshot};
+use update::Update;
 
 /// One version of an item.
 pub struct Item {
@@ -233,14 +233,7 @@ impl Catalog {
         };
         items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let before = self.snapshot();
-        let mut update = Update {
-            next_toi: *next_toi,
-            old: before.items.iter().peekable(),
-            items: Vec::with_capacity(items.len()),
-            fresh: Vec::new(),
-            changes: Changes::default(),
-            names: HashMap::new(),
-        };
+        let mut update = Update::new(*next_toi, &before.items, items.len());
         for found in items {
             let Some(oti) = self.options.oti(found.size) else {
                 skipped.add(found.name, SkipReason::TooLarge);
@@ -342,12 +335,10 @@ impl Catalog {
         if let Some(digest) = item.digest.get() {
             return Ok(*digest);
         }
-        let digest = match self.digest_of_first_name(&item) {
-            Some(digest) => digest,
-            None => {
-                let body = self.peek(&item)?;
-                digest::of_item(&*body, item.size()).map_err(|fault| item.gone(fault))?
-            }
+        let digest = if let Some(digest) = self.digest_of_first_name(&item) {
+            digest
+        } else {
+            digest::of_item(&*self.peek(&item)?, item.size()).map_err(|fault| item.gone(fault))?
         };
         Ok(*item.digest.get_or_init(|| digest))
     }
@@ -527,91 +518,5 @@ impl State {
         self.snapshot = Arc::new(snapshot);
         self.skipped = skipped;
         self.other_status = other_status;
-    }
-}
-
-/// The transition from one snapshot to the next, both sorted by name.
-struct Update<'a> {
-    next_toi: u32,
-    old: std::iter::Peekable<std::slice::Iter<'a, Arc<Item>>>,
-    items: Vec<Arc<Item>>,
-    fresh: Vec<Arc<Item>>,
-    changes: Changes,
-    /// First names of files that have several, with the versions found there.
-    names: HashMap<FileNumber, (String, FileVersion)>,
-}
-
-impl Update<'_> {
-    /// Returns the item of which this is another name, or notes that it is the first of its file.
-    fn first_name(&mut self, found: &Found) -> Option<String> {
-        let Place::File(version) = &found.place else { return None };
-        let number = version.of_several_names().filter(|_| check_name(&found.name).is_ok())?;
-        if let Some((first, there)) = self.names.get(&number) {
-            return there.is_same_content(version).then(|| first.clone());
-        }
-        self.names.insert(number, (found.name.clone(), *version));
-        None
-    }
-
-    fn add(&mut self, mut found: Found, oti: Oti, skipped: &mut Skipped) -> Result<(), OpenError> {
-        if let Some(first) = self.first_name(&found) {
-            found.kind = ItemKind::HardLink(first);
-        }
-        while let Some(old) = self.old.next_if(|old| old.found.name < found.name) {
-            self.changes.removed.push(old.toi);
-        }
-        let old = self.old.next_if(|old| old.found.name == found.name);
-        if let Some(old) = old
-            && old.found.is_same_version(&found)
-        {
-            let old = Arc::clone(old);
-            let is_renewed = !old.found.has_attributes_of(&found);
-            self.items.push(if is_renewed { renew(&old, found) } else { old });
-            if is_renewed {
-                self.fresh.extend(self.items.last().cloned());
-            }
-            return Ok(());
-        }
-        if let Err(error) = check_name(&found.name) {
-            skipped.add(found.name, SkipReason::Name(error));
-            return Ok(());
-        }
-        let toi = Toi(self.next_toi);
-        if toi == Toi::PROBE {
-            return Err(OpenError::Exhausted);
-        }
-        self.next_toi += 1;
-        match old {
-            Some(old) => self.changes.replaced.push((old.toi, toi)),
-            None => self.changes.added.push(toi),
-        }
-        let item = Arc::new(Item::new(toi, oti, found));
-        self.fresh.push(Arc::clone(&item));
-        self.items.push(item);
-        Ok(())
-    }
-
-    fn finish(&mut self) {
-        self.changes.removed.extend(self.old.by_ref().map(|old| old.toi));
-    }
-}
-
-/// Returns the same version of an item with other attributes, such as a directory in which a file was
-/// made.
-fn renew(old: &Item, found: Found) -> Arc<Item> {
-    let item = Item::new(old.toi, old.oti, found);
-    if let Some(digest) = old.known_digest() {
-        item.digest.get_or_init(|| digest);
-    }
-    Arc::new(item)
-}
-
-/// Refuses a name that clients would refuse.
-fn check_name(name: &str) -> Result<(), NameError> {
-    match name.len() {
-        len if len > limits::NAME_LEN => {
-            Err(NameError::TooLong { name: name.to_owned(), len, max: limits::NAME_LEN })
-        }
-        _ => RelativePath::of_item(name).map(drop),
     }
 }

@@ -45,12 +45,12 @@ impl Shelf {
                 continue;
             }
             let is_directory = entry.file_type().is_dir();
-            let is_item = below.to_str().is_some_and(|below| match is_directory {
-                true => wanted.contains(below) && names.has_directory(below),
-                false => {
-                    names.holder(below).is_some_and(|name| wanted.contains(name))
-                        || super::is_claim(below)
+            let is_item = below.to_str().is_some_and(|below| {
+                if is_directory {
+                    return wanted.contains(below) && names.has_directory(below);
                 }
+                let holder = names.holder(below);
+                holder.is_some_and(|name| wanted.contains(name)) || super::is_claim(below)
             });
             if !is_item {
                 others.push(Other { path: below.to_owned(), is_directory });
@@ -66,9 +66,10 @@ impl Shelf {
         for other in others {
             let whole = || self.tree.path().join(&other.path);
             let fail = |error: Errno| SinkError::io("remove", &whole())(error);
-            let flag = match other.is_directory {
-                true => UnlinkatFlags::RemoveDir,
-                false => UnlinkatFlags::NoRemoveDir,
+            let flag = if other.is_directory {
+                UnlinkatFlags::RemoveDir
+            } else {
+                UnlinkatFlags::NoRemoveDir
             };
             let result = match self.parent_of(&other.path)? {
                 Some((directory, name)) => unlinkat(&directory, name, flag),

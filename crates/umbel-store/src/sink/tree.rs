@@ -3,6 +3,8 @@
 //! Every path is walked part by part from the open output directory, and no part may be a symbolic
 //! link. No change below that directory, before or while the sink runs, can therefore lead outside.
 
+mod links;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
@@ -13,10 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, readlinkat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, UtimensatFlags, fstat, fstatat, mkdirat, utimensat};
-use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::attributes::Allowed;
 use super::errors::SinkError;
@@ -461,95 +462,6 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes something of this role in the place's directory by `make`, which gets the directory and
-    /// the name. Creates the directory if necessary, and removes what an earlier run has left.
-    fn make(
-        &self,
-        place: &Place,
-        role: Role,
-        mut make: impl FnMut(&OwnedFd, &str) -> Result<(), Errno>,
-    ) -> Result<Result<(), Errno>, SinkError> {
-        let name = place.name(role);
-        for attempt in 0.. {
-            self.remove(place, role)?;
-            let directory = self.directory(place, true)?;
-            let directory = directory
-                .ok_or_else(|| SinkError::io("make a link at", &place.target)(Errno::ENOENT))?;
-            match make(&directory, &name) {
-                // The directory was removed while it was kept open.
-                Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
-                made => {
-                    let parent = place.target.parent().unwrap_or(&self.path);
-                    self.note_parent(parent, directory);
-                    return Ok(made);
-                }
-            }
-        }
-        unreachable!("the second attempt returns")
-    }
-
-    /// Makes a symbolic link with this text, which has not its name yet. Returns false if the file
-    /// system has no such links.
-    pub(super) fn make_link(&self, place: &Place, text: &str) -> Result<bool, SinkError> {
-        let made = self.make(place, Role::Link, |directory, name| symlinkat(text, directory, name));
-        match made? {
-            Ok(()) => Ok(true),
-            Err(Errno::EPERM | Errno::EOPNOTSUPP) => Ok(false),
-            Err(error) => Err(SinkError::io("make a link at", &place.target)(error)),
-        }
-    }
-
-    /// Gives a finished item another name, which is not the final one yet. Returns false if the file
-    /// system gives this file no other name.
-    pub(super) fn link_beside(&self, first: &Place, place: &Place) -> Result<bool, SinkError> {
-        let fail = |error: Errno| SinkError::io("make a link at", &place.target)(error);
-        let from = self.directory(first, false)?.ok_or_else(|| fail(Errno::ENOENT))?;
-        let old = first.name(Role::Target);
-        let made = self.make(place, Role::Link, |directory, name| {
-            linkat(&from, old.as_str(), directory, name, AtFlags::empty())
-        });
-        match made? {
-            Ok(()) => Ok(true),
-            Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::EMLINK | Errno::EXDEV) => Ok(false),
-            Err(error) => Err(fail(error)),
-        }
-    }
-
-    /// Returns the text of the symbolic link at the target. Returns `None` if there is none, or one
-    /// whose text is not UTF-8.
-    pub(super) fn read_link(&self, place: &Place) -> Result<Option<String>, SinkError> {
-        let Some(directory) = self.directory(place, false)? else { return Ok(None) };
-        match readlinkat(&directory, place.name(Role::Target).as_str()) {
-            Ok(text) => Ok(text.into_string().ok()),
-            Err(Errno::ENOENT | Errno::EINVAL) => Ok(None),
-            Err(error) => Err(SinkError::io("read", &place.target)(error)),
-        }
-    }
-
-    /// Sets the modification time of a symbolic link, in nanoseconds since 1970. Returns whether it
-    /// had another.
-    pub(super) fn set_time(
-        &self,
-        place: &Place,
-        role: Role,
-        modified_ns: i64,
-    ) -> Result<bool, SinkError> {
-        let fail = |error: Errno| SinkError::io("set the time of", &place.path(role))(error);
-        let directory = self.directory(place, false)?.ok_or_else(|| fail(Errno::ENOENT))?;
-        let name = place.name(role);
-        let second = 1_000_000_000;
-        let wanted = TimeSpec::new(modified_ns.div_euclid(second), modified_ns.rem_euclid(second));
-        let stat =
-            fstatat(&directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).map_err(fail)?;
-        if TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec) == wanted {
-            return Ok(false);
-        }
-        let flags = UtimensatFlags::NoFollowSymlink;
-        utimensat(&directory, name.as_str(), &TimeSpec::UTIME_OMIT, &wanted, flags)
-            .map_err(fail)?;
-        Ok(true)
-    }
-
     /// Removes the file if it exists.
     pub(super) fn remove(&self, place: &Place, role: Role) -> Result<(), SinkError> {
         let Some(directory) = self.directory(place, false)? else { return Ok(()) };
@@ -636,100 +548,4 @@ pub(super) fn only_name(file: File, path: &Path) -> Result<File, SinkError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::os::fd::AsRawFd;
-
-    use umbel_wire::repository::{ItemInfo, ItemKind};
-    use umbel_wire::{Digest, Oti, Scheme, Toi};
-
-    use super::super::{DiskSink, SinkEvent, SinkOptions};
-    use super::*;
-
-    /// Paths of the directories that tests of this process have synced.
-    static SYNCED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-    pub(super) fn note_sync(directory: &OwnedFd) {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        SYNCED.lock().unwrap().insert(path.unwrap());
-    }
-
-    #[test]
-    fn a_name_that_a_file_system_does_not_take_is_said_with_its_character() {
-        let error = |name: &str, errno| {
-            let path = Path::new("out").join(name);
-            let last = name.rsplit('/').next().unwrap();
-            unnameable(&path, last, errno).map(|it| it.to_string())
-        };
-        for errno in [Errno::ENOENT, Errno::EINVAL] {
-            let said = error("d/a:b?.txt", errno).unwrap();
-            assert!(said.contains("out/d/a:b?.txt") && said.contains("`:`"), "{said}");
-            assert_eq!(error("d/plain.txt", errno), None);
-        }
-        assert_eq!(error("a:b", Errno::ENOSPC), None);
-    }
-
-    #[test]
-    fn a_durable_sink_syncs_every_directory_in_which_it_made_another() {
-        let outer = tempfile::tempdir().unwrap();
-        let receive = |out: &str, durable: bool| {
-            let (give, take) = crossbeam_channel::unbounded();
-            let options = SinkOptions { durable, ..SinkOptions::default() };
-            let tell = move |event| drop(give.send(event));
-            let sink = DiskSink::open(&outer.path().join(out), options, tell).unwrap();
-            let empty = ItemInfo {
-                toi: Toi(1),
-                name: "a/b/empty".to_owned(),
-                digest: Digest(*blake3::hash(b"").as_bytes()),
-                modified_ns: None,
-                mode: None,
-                kind: ItemKind::File,
-                holes: None,
-                media_type: String::new(),
-                oti: Oti {
-                    scheme: Scheme::NoCode,
-                    object_len: 0,
-                    symbol_len: 8,
-                    max_block_symbols: 1,
-                    max_encoding_symbols: 1,
-                },
-            };
-            sink.add(&empty).unwrap();
-            while !matches!(take.recv().unwrap(), SinkEvent::ItemDone { .. }) {}
-            // Its threads have ended afterwards.
-            sink.close();
-        };
-        let synced = || -> Vec<PathBuf> {
-            let root = outer.path().canonicalize().unwrap();
-            let all = SYNCED.lock().unwrap();
-            all.iter().filter_map(|path| Some(path.strip_prefix(&root).ok()?.to_owned())).collect()
-        };
-        receive("hasty/out", false);
-        assert_eq!(synced(), [""; 0].map(PathBuf::from));
-        receive("new/out", true);
-        assert_eq!(synced(), ["", "new", "new/out", "new/out/a", "new/out/a/b"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn the_names_of_new_directories_are_to_be_synced_and_of_old_ones_not() {
-        let outer = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(outer.path().join("old/out/there")).unwrap();
-        let unsynced = |out: &Path, item: &str| {
-            let tree = Tree::open(out).unwrap();
-            let place = Place::new(out, RelativePath::of_item(item).unwrap(), None);
-            tree.directory(&place, true).unwrap().unwrap();
-            let parents = tree.take_parents().into_keys();
-            let below = |path: PathBuf| path.strip_prefix(outer.path()).unwrap().to_owned();
-            let parents: Vec<String> =
-                parents.map(|path| below(path).to_str().unwrap().to_owned()).collect();
-            tree.sync_new_directories();
-            parents
-        };
-        let old = outer.path().join("old/out");
-        assert_eq!(unsynced(&old, "item"), [""; 0]);
-        assert_eq!(unsynced(&old, "there/item"), [""; 0]);
-        assert_eq!(unsynced(&old, "there/a/b/item"), ["old/out/there", "old/out/there/a"]);
-        let new = outer.path().join("new/out");
-        assert_eq!(unsynced(&new, "a/item"), ["", "new", "new/out"]);
-    }
-}
+mod tests;

@@ -20,8 +20,8 @@ use umbel_store::sink::{self, Change, DiskSink, HeldParts, NamedFile, SinkError}
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
-use super::host::{Added, ItemStore};
 use super::progress::{Observer, Snapshot};
+use super::store::{Added, ItemStore};
 use crate::endpoint::Listed;
 
 /// Interface and channel of incoming multicast, known once the channel was opened.

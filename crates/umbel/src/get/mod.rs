@@ -13,6 +13,7 @@ pub(crate) mod host;
 mod machine;
 mod progress;
 mod release;
+pub(crate) mod store;
 mod unicast;
 
 use std::path::PathBuf;
@@ -248,9 +249,11 @@ pub fn get(
     {
         let is_whole = summary.is_whole() && summary.left_out == 0;
         let hidden = if hidden { Hidden::Go } else { Hidden::Stay };
-        let remove = || match looks {
-            true => Ok(sink.others(&listed.names(), hidden)),
-            false => sink.remove_others(&listed.names(), hidden),
+        let remove = || {
+            if looks {
+                return Ok(sink.others(&listed.names(), hidden));
+            }
+            sink.remove_others(&listed.names(), hidden)
         };
         let removed = is_whole.then(remove).transpose()?;
         if removed.is_none() && !summary.interrupted {

@@ -15,6 +15,7 @@ mod content;
 mod diagnosing;
 pub(crate) mod host;
 mod path;
+mod progress;
 pub(crate) mod store;
 pub(crate) mod target;
 
@@ -29,22 +30,23 @@ use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{
-    Authentication, Brought, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
+    Authentication, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_net::interface::Interface;
 use umbel_net::port::UdpPort;
-use umbel_net::session::{Pin, signing};
+use umbel_net::session::signing;
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{Change, DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::diagnosing::Diagnosing;
 use self::host::{About, RecvHost};
+pub use self::progress::{RecvObserver, RecvSnapshot};
 use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
@@ -152,31 +154,6 @@ impl RecvOptions {
     }
 }
 
-/// Progress of a receiver.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecvSnapshot {
-    /// Number of files in the feed, as far as is known.
-    pub items: u64,
-    /// Number of files that were received or already present.
-    pub items_done: u64,
-    /// Bytes of the files; for a pipe, the bytes received.
-    pub bytes: u64,
-    /// Bytes restored or written.
-    pub bytes_done: u64,
-    /// Share of the data packets that were lost, 0 to 1.
-    pub loss: f64,
-    /// Whether the receiver has a parent.
-    pub joined: bool,
-    /// Whether multicast brings nothing or nearly nothing, so that the source sends by unicast.
-    pub unicast: bool,
-    /// Whether the receiver is the manager of its subnet.
-    pub manager: bool,
-    /// Number of children that it serves.
-    pub children: u32,
-    /// The largest multicast radius that it had as a manager, in hops; 0 for a member.
-    pub radius: u8,
-}
-
 /// Result of receiving a feed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RecvSummary {
@@ -268,48 +245,6 @@ impl RecvSummary {
             dropped_here: past.dropped_here + self.dropped_here,
             ..self
         }
-    }
-}
-
-/// Receives news of the reception. It is called on the engine's thread and must not block.
-pub trait RecvObserver: Send + Sync {
-    /// Called when the feed was found, signed by the key with this fingerprint.
-    fn found(&self, _feed: &Feed, _signer: Pin, _interface: &str) {}
-
-    /// Called when the receiver has a parent.
-    fn joined(&self, _parent: &str, _hops: u8) {}
-
-    /// Called when the receiver became the manager of its subnet, or no longer is.
-    fn managing(&self, _manager: bool) {}
-
-    /// Reports progress, about ten times a second.
-    fn progress(&self, _snapshot: &RecvSnapshot) {}
-
-    /// Called when a file is verified and in its place.
-    fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
-
-    /// Called when a file was already present.
-    fn already_there(&self, _name: &str) {}
-
-    /// Called for each change at the end, or for what would change, if that is to be told.
-    fn changed(&self, _path: &str, _change: Change) {}
-
-    /// Called when something was removed that the feed does not have.
-    fn removed(&self, _path: &std::path::Path) {}
-
-    /// Called when a file cannot be received.
-    fn failed(&self, _name: &str, _reason: &str) {}
-
-    /// Reports a line that the user should know.
-    fn note(&self, _line: &str) {}
-
-    /// Called when multicast has brought nothing, or next to nothing, and the source sends by unicast
-    /// from then on, with the cause if it is known.
-    fn fallback(&self, _brought: &Brought, _cause: Option<&str>) {}
-
-    /// Called when the receiver hears nothing of the feed, or of possible parents.
-    fn lonely(&self, line: &str) {
-        self.note(line);
     }
 }
 
@@ -454,9 +389,10 @@ fn receive(
         let is_whole = summary.is_whole() && summary.left_out == 0;
         if is_whole && options.start == Start::Everything {
             let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
-            let others = match looks {
-                true => disk.others(&listed.names(), hidden),
-                false => disk.remove_others(&listed.names(), hidden)?,
+            let others = if looks {
+                disk.others(&listed.names(), hidden)
+            } else {
+                disk.remove_others(&listed.names(), hidden)?
             };
             for other in others {
                 observer.removed(&other.path);

@@ -56,16 +56,12 @@ fn described(root: &Path) -> Vec<String> {
             format!("-> {}", fs::read_link(entry.path()).unwrap().display())
         } else if metadata.is_file() {
             let known = first_names.iter().find(|(inode, _)| *inode == metadata.ino());
-            match known {
-                Some((_, first)) => format!("= {first}"),
-                None => {
-                    first_names.push((metadata.ino(), name.clone()));
-                    format!(
-                        "{:o} {}",
-                        metadata.mode(),
-                        blake3::hash(&fs::read(entry.path()).unwrap())
-                    )
-                }
+            if let Some((_, first)) = known {
+                format!("= {first}")
+            } else {
+                first_names.push((metadata.ino(), name.clone()));
+                let content = blake3::hash(&fs::read(entry.path()).unwrap());
+                format!("{:o} {content}", metadata.mode())
             }
         } else {
             format!("{:o}", metadata.mode())
