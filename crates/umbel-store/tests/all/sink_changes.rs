@@ -91,6 +91,9 @@ fn named(changes: &[(&str, Change)]) -> Vec<(String, Change)> {
     changes.iter().map(|(path, change)| ((*path).to_owned(), *change)).collect()
 }
 
+/// What spoils the copy: name, deed, and the change that mends it.
+type Case<'a> = (&'a str, &'a dyn Fn(), Change);
+
 #[test]
 fn what_would_change_is_what_changes_and_looking_writes_nothing() {
     let place = tempfile::tempdir().unwrap();
@@ -103,7 +106,6 @@ fn what_would_change_is_what_changes_and_looking_writes_nothing() {
 
     // Another content, permissions, text, time; a copy; what is gone.
     let new = |name: &str| (name.to_owned(), Change::New);
-    type Case<'a> = (&'a str, &'a dyn Fn(), Change);
     let at = |name: &str| path.join(name);
     let cases: [Case<'_>; 8] = [
         ("a", &|| fs::write(at("a"), "mine").unwrap(), Change::Replaced),
@@ -163,6 +165,6 @@ fn what_may_not_be_there_is_refused_when_looking_too() {
     std::os::unix::fs::symlink("/etc", place.path().join("etc")).unwrap();
     let error = client.sink.add(&file(3, "etc/passwd").info).unwrap_err();
     assert!(matches!(error, SinkError::NotDirectory { .. }), "{error}");
-    let others = client.sink.others(&Default::default(), Hidden::Stay);
+    let others = client.sink.others(&std::collections::HashSet::new(), Hidden::Stay);
     assert_eq!(others.len(), 1);
 }

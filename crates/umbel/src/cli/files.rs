@@ -12,30 +12,27 @@ use super::left_out;
 use super::output::{Output, plain};
 use crate::state;
 
-/// Heading of the options.
-const WHICH: &str = "Which files";
-
 /// Options that say which files of directories are taken.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FilesArgs {
     /// Leave out what matches, as `*.o`, `/build/` or `docs/**/*.pdf` in a `.gitignore`; relative to
     /// each directory that is named. `.umbelignore` in any directory has such patterns, too
-    #[arg(long, help_heading = WHICH, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Do not leave out what matches, whatever --exclude and `.umbelignore` say; but nothing is
     /// looked for in a directory that is left out
-    #[arg(long, help_heading = WHICH, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Take symbolic links to files of the directory as these files, and leave other links out
     /// [default: links are links]
-    #[arg(long, help_heading = WHICH)]
+    #[arg(long)]
     pub(super) follow_links: bool,
     /// Take files and directories, too, whose names begin with `.` in the directory itself; receivers
     /// need --hidden to write them
-    #[arg(long, help_heading = WHICH)]
+    #[arg(long)]
     pub(super) hidden: bool,
     /// List what would be taken, and end
-    #[arg(long, help_heading = WHICH)]
+    #[arg(long)]
     pub(super) dry_run: bool,
 }
 
