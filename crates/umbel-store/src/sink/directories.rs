@@ -13,6 +13,7 @@ use super::changes::{Change, Purpose};
 use super::errors::SinkError;
 use super::held::Held;
 use super::item::Shelf;
+use super::tree::{Place, Role, is_directory};
 
 /// Permissions without which a directory's owner cannot write below it.
 const NEEDED: u32 = 0o700;
@@ -28,6 +29,8 @@ impl Shelf {
         if !self.hidden && relative.is_hidden() {
             return Err(SinkError::Hidden { path: self.tree.path().join(relative.joined()) });
         }
+        let place = Place::new(self.tree.path(), relative.clone(), info.mode);
+        self.make_way(&place)?;
         let attributes = Attributes::of(info, self.preserve_times);
         if self.purpose == Purpose::BringAndTell {
             match self.directory(relative.parts(), false)? {
@@ -41,6 +44,16 @@ impl Shelf {
         }
         self.directories.lock().insert(relative.parts().to_vec(), attributes);
         Ok(Held::Directory)
+    }
+
+    /// Removes the file or link that is in the place of a directory, if it may be replaced.
+    fn make_way(&self, place: &Place) -> Result<(), SinkError> {
+        let Some(stat) = self.tree.stat(place, Role::Target)? else { return Ok(()) };
+        if !is_directory(&stat) && (self.may_replace(place) || self.is_left(place, &stat)?) {
+            self.note_change(&place.relative, Change::Replaced);
+            self.tree.remove(place, Role::Target)?;
+        }
+        Ok(())
     }
 
     /// Gives the directories their permissions and times, those below others first.

@@ -143,7 +143,6 @@ fn nothing_is_written_through_a_link_that_an_item_made_before() {
             link(6, "etc/link", "x"),
             other_name(7, "etc/name", &file(5, "etc/passwd")),
             directory,
-            ItemInfo { kind: ItemKind::Directory, ..link(8, "etc", "x") },
         ] {
             match client.sink.add(&info) {
                 Err(SinkError::NotDirectory { .. }) | Ok(Held::OtherName) => {}

@@ -68,7 +68,8 @@ pub(super) fn removed_line(removed: u64) -> Option<String> {
 /// Options that say what is told of changes, and whether anything is brought at all.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(super) struct ChangeArgs {
-    /// Tell each change in a line: new, replaced, attributes or removed, and a path in the directory
+    /// Tell each change in a line: new, replaced (what --overwrite allows), attributes or removed,
+    /// and a path in the directory
     #[arg(long)]
     itemize: bool,
     /// Receive nothing, and tell what would change as --itemize does

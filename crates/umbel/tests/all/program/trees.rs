@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use super::support::{Place, Ran, Running, in_namespace, noise, run};
+use super::support::{Place, Ran, Running, in_namespace, noise, run, umbel};
 
 /// Runs a script in the place's directory on a host that is alone in its network.
 fn alone(place: &Place, script: &str) -> Option<Ran> {
@@ -91,6 +91,20 @@ fn a_tree_with_links_arrives_as_it_is_and_is_not_sent_again() {
     let listed = run(["ls", &server.url]);
     let listed = &listed.succeeded().stdout;
     assert!(listed.contains("to-file -> a") && listed.contains("z = a"), "{listed}");
+
+    // A release at a time, of which the next links what has not changed.
+    let current = place.path().join("current");
+    let release = |url: &str| {
+        let mut command = umbel();
+        command.args(["get", url, "--atomic", "-o"]).arg(&current);
+        Running::start(&mut command).finish().succeeded();
+        described(&current.join(""))
+    };
+    assert_eq!(release(&server.url), described(&place.repo()));
+    fs::remove_file(place.repo().join("to-file")).unwrap();
+    symlink("z", place.repo().join("to-file")).unwrap();
+    let again = place.serve(&[]);
+    assert_eq!(release(&again.url), described(&place.repo()));
 
     // What the other names are of need not be asked for.
     fs::remove_dir_all(place.out()).unwrap();
