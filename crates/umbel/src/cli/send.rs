@@ -195,6 +195,9 @@ fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
 ///
 /// If nothing can be sent, or a receiver does not have everything at the end.
 pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    if args.files.dry_run && args.paths.iter().any(|path| path == Path::new("-")) {
+        bail!("`-` is a pipe, of which nothing is known beforehand");
+    }
     if args.files.dry_run {
         let state_dir = args.state_dir.as_deref();
         return args.files.list(&args.paths, false, state_dir, output);

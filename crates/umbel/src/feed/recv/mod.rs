@@ -492,6 +492,10 @@ fn store(
 ) -> anyhow::Result<(Store, FeedSink)> {
     let cut = super::cut_of(feed)?;
     match (feed.content, target) {
+        (FeedContent::Pipe, _) if options.purpose == Purpose::Look || options.delete => bail!(
+            "`{}` is a pipe, and only what has files can be compared with its source",
+            feed.name
+        ),
         (FeedContent::Pipe, Target::Pipe(output)) => {
             let told = mailbox.clone();
             let seal = feed.head().zip(opener);
