@@ -209,9 +209,14 @@ impl Shelf {
     fn put_link(&self, place: &Place, replace: bool) -> Result<(), SinkError> {
         let renamed = self.tree.rename(place, Role::Link, Role::Target, replace);
         // Something is left if it could not be renamed, and if both were names of one file.
-        self.tree.remove(place, Role::Link)?;
+        if replace || renamed.is_err() {
+            self.tree.remove(place, Role::Link)?;
+        }
         renamed?;
-        self.tree.discard(place)
+        match self.tree.id(place, Role::Part)? {
+            Some(_) => self.tree.discard(place),
+            None => Ok(()),
+        }
     }
 
     /// Refuses to replace what is at the target, unless it may be.

@@ -22,13 +22,13 @@ impl Tree {
     ) -> Result<Result<(), Errno>, SinkError> {
         let name = place.name(role);
         for attempt in 0.. {
-            self.remove(place, role)?;
             let directory = self.directory(place, true)?;
             let directory = directory
                 .ok_or_else(|| SinkError::io("make a link at", &place.target)(Errno::ENOENT))?;
             match make(&directory, &name) {
                 // The directory was removed while it was kept open.
-                Err(Errno::ENOENT) if attempt == 0 => self.forget(place),
+                Err(Errno::ENOENT) if attempt < 2 => self.forget(place),
+                Err(Errno::EEXIST) if attempt < 2 => self.remove(place, role)?,
                 made => {
                     let parent = place.target.parent().unwrap_or(&self.path);
                     self.note_parent(parent, directory);
@@ -36,7 +36,7 @@ impl Tree {
                 }
             }
         }
-        unreachable!("the second attempt returns")
+        unreachable!("the third attempt returns")
     }
 
     /// Makes a symbolic link with this text, which has not its name yet. Returns false if the file
