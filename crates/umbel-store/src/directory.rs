@@ -1,10 +1,11 @@
-//! A directory as a repository. Every regular file, symbolic link and directory below it is an item.
+//! A directory as a repository. Every regular file, symbolic link and directory below it is an
+//! item.
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
-//! link is an item with its text, wherever it leads. Where links are to be followed, one counts only
-//! if it is relative and leads to a regular file inside. Names that are not UTF-8, special files,
-//! unreadable files and umbel's own keys are skipped. So are hidden entries of the directory itself
-//! unless they are asked for. The scan counts and names them.
+//! link is an item with its text, wherever it leads. Where links are to be followed, one counts
+//! only if it is relative and leads to a regular file inside. Names that are not UTF-8, special
+//! files, unreadable files and umbel's own keys are skipped. So are hidden entries of the directory
+//! itself unless they are asked for. The scan counts and names them.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
 //! file that is replaced (a new one renamed over it) or removed is therefore still served in the

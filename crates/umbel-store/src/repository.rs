@@ -41,7 +41,8 @@ pub struct RepositoryOptions {
     /// Whether symbolic links are served as what they lead to: those that are relative and lead to
     /// files in the directory. Default: no, they are items, and clients get links.
     pub follow_links: bool,
-    /// Files of directories that are not served, beside those that `.umbelignore` says. Default: none.
+    /// Files of directories that are not served, beside those that `.umbelignore` says. Default:
+    /// none.
     pub patterns: Patterns,
 }
 

@@ -1,8 +1,8 @@
 //! Which files of a directory are left out, by patterns in the syntax of `.gitignore`.
 //!
-//! The user's own come first, then those of `.umbelignore` in the directory that holds the entry, in
-//! that above it, and so on up to the root; the first that says anything decides. What is below a
-//! directory that is left out is never looked at, so nothing in it can be brought back.
+//! The user's own come first, then those of `.umbelignore` in the directory that holds the entry,
+//! in that above it, and so on up to the root; the first that says anything decides. What is below
+//! a directory that is left out is never looked at, so nothing in it can be brought back.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -60,13 +60,14 @@ fn compile(root: &Path, lines: impl Iterator<Item = String>) -> Result<Gitignore
 #[derive(Debug)]
 pub(crate) struct Walk<'a> {
     own: &'a Gitignore,
-    /// Those of the directories that hold the place, by their depth below the root, outermost first.
+    /// Those of the directories that hold the place, by their depth below the root, outermost
+    /// first.
     files: Vec<(usize, Gitignore)>,
 }
 
 impl Walk<'_> {
-    /// Reads the patterns of a directory that is entered: the root, at depth 0, or one that holds the
-    /// next entries. `open` opens a file below the root.
+    /// Reads the patterns of a directory that is entered: the root, at depth 0, or one that holds
+    /// the next entries. `open` opens a file below the root.
     ///
     /// # Errors
     ///

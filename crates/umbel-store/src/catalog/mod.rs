@@ -351,8 +351,8 @@ impl Catalog {
         is_same.then(|| self.digest(first.toi()).ok()).flatten()
     }
 
-    /// Computes the digests of all of an item's source blocks that are sent, and remembers that of its content,
-    /// which they take no second reading.
+    /// Computes the digests of all of an item's source blocks that are sent, and remembers that of
+    /// its content, which they take no second reading.
     ///
     /// # Errors
     ///

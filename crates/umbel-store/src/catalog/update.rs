@@ -1,4 +1,5 @@
-//! The transition from one state of the catalog to the next, which keeps objects that have not changed.
+//! The transition from one state of the catalog to the next, which keeps objects that have not
+//! changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -95,8 +96,8 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Returns the same version of an item with other attributes, such as a directory in which a file was
-/// made.
+/// Returns the same version of an item with other attributes, such as a directory in which a file
+/// was made.
 fn renew(old: &Item, found: Found) -> Arc<Item> {
     let item = Item::new(old.toi, old.oti, found);
     if let Some(digest) = old.known_digest() {

@@ -2,8 +2,8 @@
 //! files are there.
 //!
 //! Nothing is ever written through a symbolic link: directories are opened one by one without
-//! following any ([`Tree`](super::tree::Tree)), and no item has a name below that of a link. Others may
-//! follow the links afterwards, so those that lead out of the output directory are made only if
+//! following any ([`Tree`](super::tree::Tree)), and no item has a name below that of a link. Others
+//! may follow the links afterwards, so those that lead out of the output directory are made only if
 //! the user says so.
 //!
 //! A file gets another name only from an item that this run has verified in the same output

@@ -24,10 +24,10 @@
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. Links that are items are made ([`Links`]). Other files are not replaced, and
-//! hidden ones not written, unless the options say so. An item whose directory or file system fails
-//! is reported and dropped, and the other items continue. Its part file stays, so that it can be
-//! resumed.
+//! No symbolic link below the output directory is followed. Links that are items are made
+//! ([`Links`]). Other files are not replaced, and hidden ones not written, unless the options say
+//! so. An item whose directory or file system fails is reported and dropped, and the other items
+//! continue. Its part file stays, so that it can be resumed.
 
 mod assembler;
 mod attributes;
@@ -354,13 +354,14 @@ impl DiskSink {
         }
     }
 
-    /// Forgets the other names of files that were added. To be called before a list of items begins.
+    /// Forgets the other names of files that were added. To be called before a list of items
+    /// begins.
     pub fn begin_list(&self) {
         self.shared.preparer.shelf.other_names.clear();
     }
 
-    /// Gives files the other names that were added, if this run has verified them. To be called when
-    /// all files are there that will be, before [`set_directories`](Self::set_directories).
+    /// Gives files the other names that were added, if this run has verified them. To be called
+    /// when all files are there that will be, before [`set_directories`](Self::set_directories).
     pub fn name_files(&self) -> Vec<NamedFile> {
         self.shared.preparer.shelf.name_files()
     }

@@ -29,8 +29,8 @@ pub enum Hidden {
 }
 
 impl Shelf {
-    /// Finds everything in the output directory but the items of these names, the deepest first. What
-    /// is mounted there is not entered, and no link is followed.
+    /// Finds everything in the output directory but the items of these names, the deepest first.
+    /// What is mounted there is not entered, and no link is followed.
     pub(super) fn others(&self, wanted: &HashSet<String>, hidden: Hidden) -> Vec<Other> {
         let root = self.tree.path();
         let names = self.names();
@@ -59,8 +59,8 @@ impl Shelf {
         others
     }
 
-    /// Removes them, each from its directory, to which no link leads. A directory stays if something
-    /// is in it. Returns those that were removed.
+    /// Removes them, each from its directory, to which no link leads. A directory stays if
+    /// something is in it. Returns those that were removed.
     pub(super) fn remove(&self, others: Vec<Other>) -> Result<Vec<Other>, SinkError> {
         let mut removed = Vec::new();
         for other in others {
@@ -87,8 +87,8 @@ impl Shelf {
 }
 
 impl Shelf {
-    /// Opens the directory of a path below the output directory, one part at a time. Returns it and the
-    /// name in it, or `None` if it is gone.
+    /// Opens the directory of a path below the output directory, one part at a time. Returns it and
+    /// the name in it, or `None` if it is gone.
     fn parent_of<'a>(
         &self,
         path: &'a Path,

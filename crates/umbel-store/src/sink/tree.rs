@@ -293,8 +293,8 @@ impl Tree {
         Ok(Some(directory))
     }
 
-    /// Opens the directory at a path below the output directory, whatever its names are, one part at
-    /// a time. Returns `None` if it does not exist, or if a link is in the way.
+    /// Opens the directory at a path below the output directory, whatever its names are, one part
+    /// at a time. Returns `None` if it does not exist, or if a link is in the way.
     pub(super) fn enter_all(&self, below: &Path) -> Result<Option<File>, SinkError> {
         let fail = |error: Errno| SinkError::io("open", &self.path.join(below))(error);
         let mut directory =

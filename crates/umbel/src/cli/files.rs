@@ -15,8 +15,8 @@ use crate::state;
 /// Options that say which files of directories are taken.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FilesArgs {
-    /// Leave out what matches, as `*.o`, `/build/` or `docs/**/*.pdf` in a `.gitignore`; relative to
-    /// each directory that is named. `.umbelignore` in any directory has such patterns, too
+    /// Leave out what matches, as `*.o`, `/build/` or `docs/**/*.pdf` in a `.gitignore`; relative
+    /// to each directory that is named. `.umbelignore` in any directory has such patterns, too
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Do not leave out what matches, whatever --exclude and `.umbelignore` say; but nothing is
@@ -27,8 +27,8 @@ pub(super) struct FilesArgs {
     /// [default: links are links]
     #[arg(long)]
     pub(super) follow_links: bool,
-    /// Take files and directories, too, whose names begin with `.` in the directory itself; receivers
-    /// need --hidden to write them
+    /// Take files and directories, too, whose names begin with `.` in the directory itself;
+    /// receivers need --hidden to write them
     #[arg(long)]
     pub(super) hidden: bool,
     /// List what would be taken, and end

@@ -46,8 +46,8 @@ pub(super) struct GetArgs {
     /// command exits with 1
     #[arg(long)]
     overwrite: bool,
-    /// When everything is there, remove from DIR what the server does not offer. Hidden files at the
-    /// top of DIR stay without --hidden
+    /// When everything is there, remove from DIR what the server does not offer. Hidden files at
+    /// the top of DIR stay without --hidden
     #[arg(long, conflicts_with_all = ["patterns", "atomic"])]
     delete: bool,
     #[command(flatten)]
@@ -59,7 +59,8 @@ pub(super) struct GetArgs {
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
-    /// Symbolic links to make: `inside` (those that stay in DIR, as their texts say), `all` or `none`
+    /// Symbolic links to make: `inside` (those that stay in DIR, as their texts say), `all` or
+    /// `none`
     #[arg(long, value_name = "WHICH", default_value = "inside")]
     links: Links,
     /// Interface on which multicast arrives, by name or address [default: the route's]

@@ -53,8 +53,8 @@ pub(super) struct RecvArgs {
     /// exits with 1
     #[arg(long)]
     overwrite: bool,
-    /// When all of the feed is there, remove from the directory what it does not have. Hidden files at
-    /// the top stay without --hidden
+    /// When all of the feed is there, remove from the directory what it does not have. Hidden files
+    /// at the top stay without --hidden
     #[arg(long)]
     delete: bool,
     #[command(flatten)]
@@ -62,8 +62,8 @@ pub(super) struct RecvArgs {
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
-    /// Symbolic links to make: `inside` (those that stay in the directory, as their texts say), `all`
-    /// or `none`
+    /// Symbolic links to make: `inside` (those that stay in the directory, as their texts say),
+    /// `all` or `none`
     #[arg(long, value_name = "WHICH", default_value = "inside")]
     links: Links,
     /// First content to receive: everything from the start, or only what is sent from now on

@@ -75,8 +75,8 @@ pub(super) struct ChangeArgs {
     /// Receive nothing, and tell what would change as --itemize does
     #[arg(long, conflicts_with = "verify")]
     dry_run: bool,
-    /// Receive nothing, and compare what is there with the source's list: tells what is not the same,
-    /// and exits with 1 if anything is
+    /// Receive nothing, and compare what is there with the source's list: tells what is not the
+    /// same, and exits with 1 if anything is
     #[arg(long)]
     verify: bool,
 }

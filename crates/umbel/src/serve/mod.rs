@@ -104,7 +104,8 @@ pub struct ServeOptions {
     pub hidden: bool,
     /// Whether symbolic links are served as the files that they lead to. Default: no, as links.
     pub follow_links: bool,
-    /// Files of directories that are left out, beside those that `.umbelignore` says. Default: none.
+    /// Files of directories that are left out, beside those that `.umbelignore` says. Default:
+    /// none.
     pub patterns: Patterns,
     /// Interval at which the path is scanned for changes; zero: never.
     pub rescan: Duration,

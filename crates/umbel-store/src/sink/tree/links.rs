@@ -12,8 +12,8 @@ use super::super::errors::SinkError;
 use super::{Place, Role, Tree};
 
 impl Tree {
-    /// Makes something of this role in the place's directory by `make`, which gets the directory and
-    /// the name. Creates the directory if necessary, and removes what an earlier run has left.
+    /// Makes something of this role in the place's directory by `make`, which gets the directory
+    /// and the name. Creates the directory if necessary, and removes what an earlier run has left.
     fn make(
         &self,
         place: &Place,
@@ -50,8 +50,8 @@ impl Tree {
         }
     }
 
-    /// Gives a finished item another name, which is not the final one yet. Returns false if the file
-    /// system gives this file no other name.
+    /// Gives a finished item another name, which is not the final one yet. Returns false if the
+    /// file system gives this file no other name.
     pub(in crate::sink) fn link_beside(
         &self,
         first: &Place,

@@ -63,8 +63,8 @@ pub trait RecvObserver: Send + Sync {
     /// Reports a line that the user should know.
     fn note(&self, _line: &str) {}
 
-    /// Called when multicast has brought nothing, or next to nothing, and the source sends by unicast
-    /// from then on, with the cause if it is known.
+    /// Called when multicast has brought nothing, or next to nothing, and the source sends by
+    /// unicast from then on, with the cause if it is known.
     fn fallback(&self, _brought: &Brought, _cause: Option<&str>) {}
 
     /// Called when the receiver hears nothing of the feed, or of possible parents.

@@ -143,7 +143,8 @@ pub struct SendOptions {
     pub hidden: bool,
     /// Whether symbolic links are sent as the files that they lead to. Default: no, as links.
     pub follow_links: bool,
-    /// Files of directories that are left out, beside those that `.umbelignore` says. Default: none.
+    /// Files of directories that are left out, beside those that `.umbelignore` says. Default:
+    /// none.
     pub patterns: Patterns,
 }
 
