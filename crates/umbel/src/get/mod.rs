@@ -244,6 +244,7 @@ pub fn get(
     for (path, change) in sink.changes() {
         told.changed(&path, change);
     }
+    let mut not_removed = Ok(());
     if let Ok(summary) = &mut summary
         && delete
     {
@@ -255,18 +256,24 @@ pub fn get(
             }
             sink.remove_others(&listed.names(), hidden)
         };
-        let removed = is_whole.then(remove).transpose()?;
-        if removed.is_none() && !summary.interrupted {
+        if is_whole {
+            match remove() {
+                Ok(removed) => {
+                    for other in removed {
+                        told.removed(&other.path);
+                        summary.removed += 1;
+                    }
+                }
+                Err(error) => not_removed = Err(error),
+            }
+        } else if !summary.interrupted {
             told.note(KEPT);
-        }
-        for other in removed.into_iter().flatten() {
-            told.removed(&other.path);
-            summary.removed += 1;
         }
     }
     if !looks {
         sink.set_directories();
     }
+    not_removed?;
     for line in unkept_lines(sink.unkept()) {
         told.note(&line);
     }

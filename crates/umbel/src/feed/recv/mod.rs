@@ -385,18 +385,24 @@ fn receive(
     for (path, change) in disk.iter().flat_map(DiskSink::changes) {
         observer.changed(&path, change);
     }
+    let mut not_removed = Ok(());
     if let Some(disk) = disk.as_ref().filter(|_| options.delete) {
         let is_whole = summary.is_whole() && summary.left_out == 0;
         if is_whole && options.start == Start::Everything {
             let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
             let others = if looks {
-                disk.others(&listed.names(), hidden)
+                Ok(disk.others(&listed.names(), hidden))
             } else {
-                disk.remove_others(&listed.names(), hidden)?
+                disk.remove_others(&listed.names(), hidden)
             };
-            for other in others {
-                observer.removed(&other.path);
-                summary.removed += 1;
+            match others {
+                Ok(others) => {
+                    for other in others {
+                        observer.removed(&other.path);
+                        summary.removed += 1;
+                    }
+                }
+                Err(error) => not_removed = Err(error),
             }
         } else if !summary.interrupted && !summary.replaced {
             observer.note(KEPT);
@@ -405,6 +411,7 @@ fn receive(
     if let Some(disk) = disk.as_ref().filter(|_| !looks) {
         disk.set_directories();
     }
+    not_removed?;
     for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
         observer.note(&line);
     }
