@@ -352,7 +352,13 @@ impl Directory {
     /// Reads what is left out of a directory.
     fn enter(&self, rules: &mut rules::Walk<'_>, scan: &mut Scan, entry: &DirEntry) {
         let path = self.relative(entry.path());
-        let open = |path: &Path| self.open_beneath(path).map_err(io::Error::from);
+        let open = |path: &Path| match self.open_beneath(path) {
+            // A directory that cannot be entered is named itself.
+            Err(Errno::EACCES) if self.root.join(path).symlink_metadata().is_err() => {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            other => other.map_err(io::Error::from),
+        };
         if let Err(why) = rules.enter(path, entry.depth(), open) {
             let name = path.join(rules::FILE);
             scan.skipped.add(name.to_string_lossy(), SkipReason::Unreadable(why));
