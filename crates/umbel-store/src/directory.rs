@@ -1,9 +1,11 @@
-//! A directory as a repository. Every regular file and every directory below it is an item.
+//! A directory as a repository. Every regular file, symbolic link and directory below it is an
+//! item.
 //!
 //! Nothing outside the directory is ever read. Files are opened beneath it by `openat2`. A symbolic
-//! link counts only if it is relative and leads to a regular file inside. Names that are not UTF-8,
-//! special files, unreadable files and umbel's own keys are skipped. So are hidden entries of the
-//! directory itself unless they are asked for. The scan counts and names them.
+//! link is an item with its text, wherever it leads. Where links are to be followed, one counts
+//! only if it is relative and leads to a regular file inside. Names that are not UTF-8, special
+//! files, unreadable files and umbel's own keys are skipped. So are hidden entries of the directory
+//! itself unless they are asked for. The scan counts and names them.
 //!
 //! A file is served in the version that the scan saw. It is opened once and the descriptor kept. A
 //! file that is replaced (a new one renamed over it) or removed is therefore still served in the
@@ -14,73 +16,32 @@
 //! This module does not detect a modification that leaves size, modification time and change time
 //! unchanged. That can happen within one tick of the file system's clock, or through a mapping that
 //! is not written back yet. The receivers' digest check detects it. If the kernel has no `openat2`
-//! (before Linux 5.6), symbolic links are skipped.
+//! (before Linux 5.6), no symbolic link is followed.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 use parking_lot::RwLock;
-use umbel_wire::repository::{ItemInfo, ItemKind};
+use umbel_wire::repository::{ItemInfo, ItemKind, LinkText};
 use walkdir::{DirEntry, WalkDir};
 
 use crate::holes;
 use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::own::{self, Own};
+use crate::rules::{self, Rules};
+use crate::version::{FileVersion, nanoseconds};
 use crate::{Fault, OpenError, RepositoryOptions};
-
-/// The version of a file, which distinguishes it from earlier files or contents of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileVersion {
-    device: u64,
-    inode: u64,
-    links: u64,
-    size: u64,
-    modified_ns: i64,
-    changed_ns: i64,
-}
-
-impl FileVersion {
-    pub(crate) fn of(metadata: &fs::Metadata) -> FileVersion {
-        FileVersion {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            links: metadata.nlink(),
-            size: metadata.size(),
-            modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            changed_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// Returns whether `later` describes the same file, changed or not.
-    pub(crate) fn is_same_file(&self, later: &FileVersion) -> bool {
-        (self.device, self.inode) == (later.device, later.inode)
-    }
-
-    /// Returns whether the content is the same in `later`.
-    ///
-    /// Creating or removing a link moves the change time, as a replacement by renaming does, and
-    /// does not change the content.
-    pub(crate) fn is_same_content(&self, later: &FileVersion) -> bool {
-        (self.device, self.inode, self.size, self.modified_ns)
-            == (later.device, later.inode, later.size, later.modified_ns)
-            && (self.changed_ns == later.changed_ns || self.links != later.links)
-    }
-}
-
-fn nanoseconds(seconds: i64, rest: i64) -> i64 {
-    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
-}
 
 /// A directory, or a single file in one.
 #[derive(Debug)]
@@ -92,6 +53,10 @@ pub(crate) struct Directory {
     own: Vec<PathBuf>,
     /// Whether entries of the root whose names begin with `.` are served.
     hidden: bool,
+    /// Whether symbolic links are served as the files that they lead to.
+    follow_links: bool,
+    /// Files that are not served.
+    rules: Rules,
     /// Descriptor of the directory, as of the last scan.
     descriptor: RwLock<Arc<OwnedFd>>,
     has_openat2: bool,
@@ -131,6 +96,8 @@ impl Directory {
             only,
             own: options.own.clone(),
             hidden: options.hidden,
+            follow_links: options.follow_links,
+            rules: Rules::new(&options.patterns).map_err(OpenError::Options)?,
             has_openat2: probe.is_ok(),
             descriptor: RwLock::new(Arc::new(descriptor)),
         })
@@ -138,8 +105,12 @@ impl Directory {
 
     /// Opens a file below the root for reading. Never waits for a pipe's writer.
     fn open_beneath(&self, path: &Path) -> Result<File, Errno> {
-        let root = Arc::clone(&self.descriptor.read());
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        self.open_so(path, flags)
+    }
+
+    fn open_so(&self, path: &Path, flags: OFlag) -> Result<File, Errno> {
+        let root = Arc::clone(&self.descriptor.read());
         if !self.has_openat2 {
             return open_by_steps(&root, path, flags);
         }
@@ -165,7 +136,7 @@ impl Directory {
             return self.look_behind_link(path);
         }
         if !kind.is_file() {
-            return Err(SkipReason::SpecialFile);
+            return Err(special(kind));
         }
         let metadata = match metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -189,6 +160,33 @@ impl Directory {
         if metadata.is_file() { Ok(Some(metadata)) } else { Err(SkipReason::LinkToOther) }
     }
 
+    /// Returns a symbolic link as an item, or the reason to skip it. Returns `None` if it has
+    /// vanished meanwhile.
+    fn link(&self, name: &str, path: &Path) -> Result<Option<Found>, SkipReason> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let link = match self.open_so(path, flags) {
+            Err(Errno::ENOENT) => return Ok(None),
+            other => other.map_err(|error| unreadable(&error.into()))?,
+        };
+        let metadata = link.metadata().map_err(|error| unreadable(&error))?;
+        let text = match readlinkat(&link, "") {
+            // It is a link no more.
+            Err(Errno::ENOENT | Errno::EINVAL) => return Ok(None),
+            other => other.map_err(|error| unreadable(&error.into()))?,
+        };
+        let text = text.into_string().ok().and_then(LinkText::new);
+        Ok(Some(Found {
+            name: name.to_owned(),
+            kind: ItemKind::Link(text.ok_or(SkipReason::LinkNotUtf8)?),
+            size: 0,
+            holes: None,
+            modified_ns: Some(nanoseconds(metadata.mtime(), metadata.mtime_nsec())),
+            mode: None,
+            media_type: Cow::Borrowed(""),
+            place: Place::Link,
+        }))
+    }
+
     /// Opens an item's file, either the one that the user named or one below the root.
     fn open_item(&self, path: &Path) -> io::Result<File> {
         match self.only {
@@ -209,6 +207,13 @@ impl Directory {
             scan.skipped.add(path.to_string_lossy(), SkipReason::NameNotUtf8);
             return;
         };
+        if kind.is_symlink() && !self.follow_links {
+            match self.link(name, path) {
+                Ok(link) => scan.items.extend(link),
+                Err(reason) => scan.skipped.add(name, reason),
+            }
+            return;
+        }
         match self.look_at(path, kind, metadata) {
             Ok(Some(metadata))
                 if own.holds(&metadata)
@@ -267,6 +272,7 @@ impl Origin for Directory {
             let metadata = || entry.metadata().is_ok_and(|metadata| own.holds(&metadata));
             !own.is_empty() && entry.file_type().is_dir() && metadata()
         };
+        let mut rules = self.rules.walk();
         // A link to the root is followed, since the user named it.
         let mut walk = WalkDir::new(&self.root).into_iter();
         while let Some(entry) = walk.next() {
@@ -278,13 +284,19 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
-                Ok(entry) if entry.depth() == 0 && entry.path_is_symlink() => {}
-                Ok(entry) if entry.depth() == 0 && !is_own(&entry) => {}
+                Ok(entry) if entry.depth() == 0 && (entry.path_is_symlink() || !is_own(&entry)) => {
+                    self.enter(&mut rules, &mut scan, &entry);
+                }
                 Ok(entry) if is_own(&entry) => {
                     let name = self.relative(entry.path()).to_string_lossy();
                     scan.skipped
                         .add(if name.is_empty() { ".".into() } else { name }, SkipReason::Own);
                     walk.skip_current_dir();
+                }
+                Ok(entry) if self.is_left_out(&mut rules, &entry) => {
+                    if entry.file_type().is_dir() {
+                        walk.skip_current_dir();
+                    }
                 }
                 Ok(entry) if !self.hidden && entry.depth() == 1 && is_hidden(entry.file_name()) => {
                     scan.skipped.add(entry.file_name().to_string_lossy(), SkipReason::Hidden);
@@ -292,7 +304,10 @@ impl Origin for Directory {
                         walk.skip_current_dir();
                     }
                 }
-                Ok(entry) if entry.file_type().is_dir() => self.add_directory(&mut scan, &entry),
+                Ok(entry) if entry.file_type().is_dir() => {
+                    self.add_directory(&mut scan, &entry);
+                    self.enter(&mut rules, &mut scan, &entry);
+                }
                 Ok(entry) => {
                     self.add(
                         &mut scan,
@@ -332,6 +347,28 @@ impl Directory {
     /// Returns a path relative to the root.
     fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    /// Reads what is left out of a directory.
+    fn enter(&self, rules: &mut rules::Walk<'_>, scan: &mut Scan, entry: &DirEntry) {
+        let path = self.relative(entry.path());
+        let open = |path: &Path| match self.open_beneath(path) {
+            // A directory that cannot be entered is named itself.
+            Err(Errno::EACCES) if self.root.join(path).symlink_metadata().is_err() => {
+                Err(io::ErrorKind::NotFound.into())
+            }
+            other => other.map_err(io::Error::from),
+        };
+        if let Err(why) = rules.enter(path, entry.depth(), open) {
+            let name = path.join(rules::FILE);
+            scan.skipped.add(name.to_string_lossy(), SkipReason::Unreadable(why));
+        }
+    }
+
+    /// Returns whether the user's patterns leave an entry out.
+    fn is_left_out(&self, rules: &mut rules::Walk<'_>, entry: &DirEntry) -> bool {
+        let is_directory = entry.file_type().is_dir();
+        rules.leaves_out(self.relative(entry.path()), entry.depth(), is_directory)
     }
 
     /// Adds a directory below the root, whose entries are items of their own.
@@ -440,6 +477,17 @@ fn directory(name: &str, metadata: &fs::Metadata) -> Found {
     }
 }
 
+/// Returns why a file that is neither a regular one, nor a directory or link, is not served.
+fn special(kind: fs::FileType) -> SkipReason {
+    if kind.is_fifo() {
+        SkipReason::Fifo
+    } else if kind.is_socket() {
+        SkipReason::Socket
+    } else {
+        SkipReason::Device
+    }
+}
+
 /// Returns the permissions that are told to clients.
 fn mode_of(metadata: &fs::Metadata) -> u16 {
     metadata.mode() as u16 & ItemInfo::MODE_MAX
@@ -489,24 +537,6 @@ mod tests {
         assert_eq!(content, "content");
         for path in ["a/link/file", "file", "../x", "/etc/passwd", "a/b/../b/file", ""] {
             assert!(directory.open_beneath(Path::new(path)).is_err(), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_version_is_the_same_until_its_content_can_have_changed() {
-        let version =
-            FileVersion { device: 1, inode: 2, links: 1, size: 3, modified_ns: 4, changed_ns: 5 };
-        assert!(version.is_same_content(&version));
-        let unlinked = FileVersion { links: 0, changed_ns: 6, ..version };
-        assert!(version.is_same_content(&unlinked));
-        for other in [
-            FileVersion { inode: 9, ..version },
-            FileVersion { size: 9, ..version },
-            FileVersion { modified_ns: 9, ..version },
-            FileVersion { changed_ns: 9, ..version },
-            FileVersion { size: 9, ..unlinked },
-        ] {
-            assert!(!version.is_same_content(&other), "{other:?}");
         }
     }
 }

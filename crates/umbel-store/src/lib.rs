@@ -20,8 +20,10 @@ mod origin;
 mod own;
 mod reader;
 mod repository;
+mod rules;
 mod several;
 pub mod sink;
+mod version;
 mod warc;
 
 pub use catalog::{Catalog, Changes, Item, Selection, name_of};
@@ -29,4 +31,5 @@ pub use errors::{Fault, OpenError, PatternError, ReadError};
 pub use origin::{SkipReason, Skipped, SkippedItem};
 pub use reader::{BlockReader, ReaderOptions};
 pub use repository::{Content, Repository, RepositoryOptions};
+pub use rules::Patterns;
 pub use warc::{WarcContents, read_warc};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use umbel_wire::repository::ItemKind;
 
-use crate::directory::FileVersion;
 use crate::sink::NameError;
+use crate::version::FileVersion;
 use crate::warc::{Archive, Record};
 use crate::{Fault, OpenError};
 
@@ -44,9 +44,16 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// Returns whether `later`, found under the same name, is the same version.
+    pub(crate) fn is_same_version(&self, later: &Found) -> bool {
+        let is_link = |found: &Found| matches!(found.kind, ItemKind::Link(_));
+        let leads_elsewhere = (is_link(self) || is_link(later)) && self.kind != later.kind;
+        !leads_elsewhere && self.place.is_same_version(&later.place)
+    }
+
     /// Returns whether `later`, which is the same version, is described in the same way.
     pub(crate) fn has_attributes_of(&self, later: &Found) -> bool {
-        (self.modified_ns, self.mode) == (later.modified_ns, later.mode)
+        (self.modified_ns, self.mode, &self.kind) == (later.modified_ns, later.mode, &later.kind)
     }
 }
 
@@ -57,6 +64,8 @@ pub(crate) enum Place {
     File(FileVersion),
     /// A directory, which has no content.
     Directory,
+    /// A symbolic link, which has none either.
+    Link,
     /// A record of a WARC file.
     Record(Arc<Archive>, Record),
 }
@@ -66,11 +75,11 @@ impl Place {
     pub(crate) fn is_same_version(&self, later: &Place) -> bool {
         match (self, later) {
             (Place::File(a), Place::File(b)) => a.is_same_content(b),
-            (Place::Directory, Place::Directory) => true,
+            (Place::Directory, Place::Directory) | (Place::Link, Place::Link) => true,
             (Place::Record(file, record), Place::Record(later_file, later)) => {
                 Arc::ptr_eq(file, later_file) && record == later
             }
-            (Place::File(_) | Place::Directory | Place::Record(..), _) => false,
+            (Place::File(_) | Place::Directory | Place::Link | Place::Record(..), _) => false,
         }
     }
 }
@@ -91,12 +100,19 @@ pub enum SkipReason {
     NameNotUtf8,
     /// Clients refuse its name.
     Name(NameError),
-    /// It is a symbolic link that leads out of the repository, is absolute, or leads nowhere.
+    /// It is a symbolic link that leads out of the repository, is absolute, or leads nowhere, where
+    /// links are followed.
     LinkOutside,
-    /// It is a symbolic link to something other than a regular file.
+    /// It is a symbolic link to something other than a regular file, where links are followed.
     LinkToOther,
-    /// It is a socket, a pipe or a device.
-    SpecialFile,
+    /// It is a symbolic link whose text is not UTF-8.
+    LinkNotUtf8,
+    /// It is a socket.
+    Socket,
+    /// It is a FIFO, which is also called a named pipe.
+    Fifo,
+    /// It is a device.
+    Device,
     /// It is a key or another file of umbel's own.
     Own,
     /// It is hidden, and not below a directory that is published.
@@ -120,13 +136,16 @@ impl SkipReason {
     pub fn is_failure(&self) -> bool {
         match self {
             SkipReason::NameNotUtf8
+            | SkipReason::LinkNotUtf8
             | SkipReason::Name(_)
             | SkipReason::Unreadable(_)
             | SkipReason::TooLarge
             | SkipReason::Corrupt(_) => true,
             SkipReason::LinkOutside
             | SkipReason::LinkToOther
-            | SkipReason::SpecialFile
+            | SkipReason::Socket
+            | SkipReason::Fifo
+            | SkipReason::Device
             | SkipReason::Own
             | SkipReason::Hidden
             | SkipReason::OlderCapture
@@ -142,7 +161,10 @@ impl fmt::Display for SkipReason {
             SkipReason::Name(error) => f.write_str(error.brief()),
             SkipReason::LinkOutside => f.write_str("a link that does not stay in the repository"),
             SkipReason::LinkToOther => f.write_str("a link to something that is not a file"),
-            SkipReason::SpecialFile => f.write_str("not a regular file"),
+            SkipReason::LinkNotUtf8 => f.write_str("a link whose text is not UTF-8"),
+            SkipReason::Socket => f.write_str("a socket"),
+            SkipReason::Fifo => f.write_str("a FIFO"),
+            SkipReason::Device => f.write_str("a device"),
             SkipReason::Own => f.write_str("umbel's own, and secret"),
             SkipReason::Hidden => f.write_str("hidden; --hidden publishes such files"),
             SkipReason::Unreadable(error) => f.write_str(error),

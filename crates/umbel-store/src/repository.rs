@@ -10,6 +10,7 @@ use umbel_wire::{Oti, Scheme, Toi};
 use crate::catalog::{Catalog, Changes, Item};
 use crate::directory::Directory;
 use crate::origin::Origin;
+use crate::rules::Patterns;
 use crate::several::Several;
 use crate::warc::Crawl;
 use crate::{OpenError, ReadError};
@@ -37,6 +38,12 @@ pub struct RepositoryOptions {
     /// Whether files and directories at the top level whose names begin with `.` are served.
     /// Receivers refuse them unless they ask for them. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are served as what they lead to: those that are relative and lead to
+    /// files in the directory. Default: no, they are items, and clients get links.
+    pub follow_links: bool,
+    /// Files of directories that are not served, beside those that `.umbelignore` says. Default:
+    /// none.
+    pub patterns: Patterns,
 }
 
 impl Default for RepositoryOptions {
@@ -49,6 +56,8 @@ impl Default for RepositoryOptions {
             warc: true,
             own: Vec::new(),
             hidden: false,
+            follow_links: false,
+            patterns: Patterns::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use umbel_net::session::{ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl};
-use umbel_wire::repository::{ClientMessage, ItemInfo, ItemKind, ServerMessage};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ServerMessage};
 
 use crate::endpoint::{Asked, Failure};
 
@@ -67,7 +67,7 @@ pub fn list(
             Some(ServerMessage::Page { items, next, .. }) => {
                 for item in &items {
                     asked.offered(&item.name);
-                    if item.kind != ItemKind::Directory {
+                    if !item.kind.is_directory() {
                         count += 1;
                         each(item);
                     }

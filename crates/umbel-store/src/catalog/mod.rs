@@ -7,6 +7,7 @@ mod known;
 mod pattern;
 mod select;
 mod stretches;
+mod update;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -18,18 +19,18 @@ use crossbeam_channel::Sender;
 use parking_lot::{Mutex, RwLock};
 use umbel_engine::symbols::BlockId;
 use umbel_fec::{Code, Partition};
-use umbel_wire::repository::{ItemInfo, ItemKind, limits};
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::holes;
 use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
-use crate::sink::{NameError, RelativePath};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
 use handles::Handles;
 use known::KnownDigests;
 pub use pattern::name_of;
 pub use select::Selection;
 use select::{Selector, Snapshot};
+use update::Update;
 
 /// One version of an item.
 pub struct Item {
@@ -46,9 +47,14 @@ pub struct Item {
 impl Item {
     fn new(toi: Toi, oti: Oti, found: Found) -> Item {
         let digest = OnceLock::new();
-        if found.kind != ItemKind::File {
-            // There is nothing to read.
-            digest.get_or_init(|| Digest(*blake3::hash(b"").as_bytes()));
+        // Where there is nothing to read.
+        let text = match &found.kind {
+            ItemKind::File | ItemKind::HardLink(_) => None,
+            ItemKind::Directory => Some(""),
+            ItemKind::Link(text) => Some(text.as_str()),
+        };
+        if let Some(text) = text {
+            digest.get_or_init(|| Digest(*blake3::hash(text.as_bytes()).as_bytes()));
         }
         let holes = found.holes.as_ref().zip(Partition::new(&oti).ok());
         let holes = holes.map(|(holes, partition)| holes::blocks(holes, &partition));
@@ -66,9 +72,10 @@ impl Item {
         &self.found.name
     }
 
-    /// Returns what it is.
-    pub fn kind(&self) -> ItemKind {
-        self.found.kind
+    /// Returns what it is. A file that has an earlier name in the repository is another name of
+    /// that.
+    pub fn kind(&self) -> &ItemKind {
+        &self.found.kind
     }
 
     /// Returns the number of bytes of the content.
@@ -97,16 +104,25 @@ impl Item {
         self.digest.get().copied()
     }
 
+    /// Returns the number of bytes that are sent of it, holes included: none of other names.
+    pub fn sent_bytes(&self) -> u64 {
+        if self.found.kind.is_file() { self.found.size } else { 0 }
+    }
+
     /// Returns the item's description for clients. Its digest is zero until it is known.
     pub fn info(&self) -> ItemInfo {
+        self.info_as(self.found.kind.clone())
+    }
+
+    fn info_as(&self, kind: ItemKind) -> ItemInfo {
         ItemInfo {
             toi: self.toi,
             name: self.found.name.clone(),
-            kind: self.found.kind,
             digest: self.known_digest().unwrap_or(Digest([0; 32])),
             modified_ns: self.found.modified_ns,
             mode: self.found.mode,
-            holes: self.holes.clone(),
+            holes: self.holes.clone().filter(|_| kind.is_file()),
+            kind,
             media_type: self.found.media_type.clone().into_owned(),
             oti: self.oti,
         }
@@ -217,13 +233,7 @@ impl Catalog {
         };
         items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let before = self.snapshot();
-        let mut update = Update {
-            next_toi: *next_toi,
-            old: before.items.iter().peekable(),
-            items: Vec::with_capacity(items.len()),
-            fresh: Vec::new(),
-            changes: Changes::default(),
-        };
+        let mut update = Update::new(*next_toi, &before.items, items.len());
         for found in items {
             let Some(oti) = self.options.oti(found.size) else {
                 skipped.add(found.name, SkipReason::TooLarge);
@@ -246,7 +256,7 @@ impl Catalog {
 
     /// Returns the number of items on offer, without directories.
     pub fn len(&self) -> usize {
-        self.snapshot().items.iter().filter(|item| item.kind() != ItemKind::Directory).count()
+        self.snapshot().items.iter().filter(|item| !item.kind().is_directory()).count()
     }
 
     /// Returns whether no item is on offer.
@@ -287,6 +297,9 @@ impl Catalog {
     /// one ASCII character of a set, and `{a,b}` either alternative. `\` escapes the next character.
     /// Wildcards do not match directories, but for those below `directory/**`.
     ///
+    /// Another name of a file is offered as such if the file's first name matches, too, and as a
+    /// file of its own if not: see [`Selection::info`].
+    ///
     /// `cursor` is 0, or [`Selection::next`] of the previous page. The pages of one selection show
     /// one state of the catalog, unless many other queries come between. A page has at least one
     /// item if any are left, and at most `limit`.
@@ -322,21 +335,32 @@ impl Catalog {
         if let Some(digest) = item.digest.get() {
             return Ok(*digest);
         }
-        let digest =
-            digest::of_item(&*self.peek(&item)?, item.size()).map_err(|fault| item.gone(fault))?;
+        let digest = if let Some(digest) = self.digest_of_first_name(&item) {
+            digest
+        } else {
+            digest::of_item(&*self.peek(&item)?, item.size()).map_err(|fault| item.gone(fault))?
+        };
         Ok(*item.digest.get_or_init(|| digest))
     }
 
-    /// Computes the digests of all of an item's source blocks, and remembers that of its content,
-    /// which they take no second reading.
+    /// Returns the digest of another name of a file, if the first one still has this content.
+    fn digest_of_first_name(&self, item: &Item) -> Option<Digest> {
+        let ItemKind::HardLink(name) = item.kind() else { return None };
+        let first = self.lookup(name)?;
+        let is_same = first.kind().is_file() && first.found.is_same_version(&item.found);
+        is_same.then(|| self.digest(first.toi()).ok()).flatten()
+    }
+
+    /// Computes the digests of all of an item's source blocks that are sent, and remembers that of
+    /// its content, which they take no second reading.
     ///
     /// # Errors
     ///
     /// Returns an error if the item is unknown or can no longer be read.
     pub fn digests(&self, toi: Toi) -> Result<Vec<Digest>, ReadError> {
         let item = self.item(toi)?;
-        if item.kind() != ItemKind::File {
-            return Ok(Vec::new());
+        if !item.kind().is_file() {
+            return self.digest(toi).map(|_| Vec::new());
         }
         let partition = Partition::new(&item.oti);
         let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
@@ -494,75 +518,5 @@ impl State {
         self.snapshot = Arc::new(snapshot);
         self.skipped = skipped;
         self.other_status = other_status;
-    }
-}
-
-/// The transition from one snapshot to the next, both sorted by name.
-struct Update<'a> {
-    next_toi: u32,
-    old: std::iter::Peekable<std::slice::Iter<'a, Arc<Item>>>,
-    items: Vec<Arc<Item>>,
-    fresh: Vec<Arc<Item>>,
-    changes: Changes,
-}
-
-impl Update<'_> {
-    fn add(&mut self, found: Found, oti: Oti, skipped: &mut Skipped) -> Result<(), OpenError> {
-        while let Some(old) = self.old.next_if(|old| old.found.name < found.name) {
-            self.changes.removed.push(old.toi);
-        }
-        let old = self.old.next_if(|old| old.found.name == found.name);
-        if let Some(old) = old
-            && old.found.place.is_same_version(&found.place)
-        {
-            let old = Arc::clone(old);
-            let is_renewed = !old.found.has_attributes_of(&found);
-            self.items.push(if is_renewed { renew(&old, found) } else { old });
-            if is_renewed {
-                self.fresh.extend(self.items.last().cloned());
-            }
-            return Ok(());
-        }
-        if let Err(error) = check_name(&found.name) {
-            skipped.add(found.name, SkipReason::Name(error));
-            return Ok(());
-        }
-        let toi = Toi(self.next_toi);
-        if toi == Toi::PROBE {
-            return Err(OpenError::Exhausted);
-        }
-        self.next_toi += 1;
-        match old {
-            Some(old) => self.changes.replaced.push((old.toi, toi)),
-            None => self.changes.added.push(toi),
-        }
-        let item = Arc::new(Item::new(toi, oti, found));
-        self.fresh.push(Arc::clone(&item));
-        self.items.push(item);
-        Ok(())
-    }
-
-    fn finish(&mut self) {
-        self.changes.removed.extend(self.old.by_ref().map(|old| old.toi));
-    }
-}
-
-/// Returns the same version of an item with other attributes, such as a directory in which a file was
-/// made.
-fn renew(old: &Item, found: Found) -> Arc<Item> {
-    let item = Item::new(old.toi, old.oti, found);
-    if let Some(digest) = old.known_digest() {
-        item.digest.get_or_init(|| digest);
-    }
-    Arc::new(item)
-}
-
-/// Refuses a name that clients would refuse.
-fn check_name(name: &str) -> Result<(), NameError> {
-    match name.len() {
-        len if len > limits::NAME_LEN => {
-            Err(NameError::TooLong { name: name.to_owned(), len, max: limits::NAME_LEN })
-        }
-        _ => RelativePath::of_item(name).map(drop),
     }
 }

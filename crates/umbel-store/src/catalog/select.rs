@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use umbel_wire::repository::ItemKind;
+use umbel_wire::Toi;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 
 use super::Item;
 use super::pattern::Pattern;
@@ -56,6 +57,17 @@ pub struct Selection {
     pub next: Option<u64>,
     /// The patterns that match no item.
     pub unmatched: Vec<String>,
+    /// Items of this page that are other names of files whose first names are on no page.
+    apart: Vec<Toi>,
+}
+
+impl Selection {
+    /// Returns how an item of this page is described to clients: as a file of its own if it is
+    /// another name of one that is not selected.
+    pub fn info(&self, item: &Item) -> ItemInfo {
+        let is_apart = self.apart.contains(&item.toi());
+        if is_apart { item.info_as(ItemKind::File) } else { item.info() }
+    }
 }
 
 /// Selects items and remembers recent selections.
@@ -141,6 +153,13 @@ impl Matches {
         })
     }
 
+    /// Returns whether the item of this name matches.
+    fn has(&self, name: &str) -> bool {
+        let Some(index) = self.snapshot.position(name) else { return false };
+        let after = self.runs.partition_point(|(start, _, _)| *start <= index);
+        after.checked_sub(1).is_some_and(|run| index < self.runs[run].1)
+    }
+
     fn page(&self, position: usize, limit: usize) -> Selection {
         let end = position.saturating_add(limit).min(self.total);
         let first =
@@ -154,8 +173,14 @@ impl Matches {
             let to = (*run_end).min(start + (end - before));
             items.extend_from_slice(&self.snapshot.items[from..to]);
         }
+        let is_apart = |item: &&Arc<Item>| match item.kind() {
+            ItemKind::HardLink(first) => !self.has(first),
+            _ => false,
+        };
+        let apart = items.iter().filter(is_apart).map(|item| item.toi()).collect();
         Selection {
             items,
+            apart,
             total: self.total as u64,
             next: (end < self.total).then(|| self.snapshot.generation_bits() | end as u64),
             unmatched: self.unmatched.clone(),
@@ -173,7 +198,7 @@ fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
             let name = text.trim_end_matches('/');
             let below = || snapshot.below(&format!("{name}/"));
             match snapshot.position(text).or_else(|| snapshot.position(name)) {
-                Some(index) if snapshot.items[index].kind() == ItemKind::Directory => {
+                Some(index) if snapshot.items[index].kind().is_directory() => {
                     vec![one(index), below()]
                 }
                 Some(index) if snapshot.items[index].name() == text => vec![one(index)],
@@ -187,7 +212,7 @@ fn runs_of(snapshot: &Snapshot, pattern: &Pattern) -> Vec<Range<usize>> {
             let mut runs: Vec<Range<usize>> = Vec::new();
             let candidates = snapshot.below(prefix);
             let matches =
-                |item: &Item| item.kind() != ItemKind::Directory && matcher.is_match(item.name());
+                |item: &Item| !item.kind().is_directory() && matcher.is_match(item.name());
             for index in candidates.filter(|i| matches(&snapshot.items[*i])) {
                 match runs.last_mut() {
                     Some(last) if last.end == index => last.end += 1,

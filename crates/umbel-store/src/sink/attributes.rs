@@ -42,6 +42,14 @@ impl Allowed {
         Allowed(mode & 0o666)
     }
 
+    /// Returns those that the umask allows, without making a file.
+    pub(super) fn by_umask() -> Allowed {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        let umask = umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok());
+        Allowed::of(0o666 & !umask.unwrap_or(0o022))
+    }
+
     /// Returns the permissions of a file whose item has this mode. A class of users that cannot read
     /// the file must not execute it. Its owner can always read it, and enter it if it is a
     /// directory, which also keeps what it has of its parent: whose group its files have.
@@ -52,27 +60,41 @@ impl Allowed {
     }
 }
 
-/// Number of files that could not keep what their items have.
+/// Number of files that could not keep what their items have, and of links that were not made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unkept {
     /// Files with other permissions.
     pub permissions: u64,
-    /// Files with other modification times.
+    /// Files and links with other modification times.
     pub times: u64,
+    /// Symbolic links that the file system does not take.
+    pub links: u64,
+    /// Other names of files that are copies, since the file system gives no file several names.
+    pub hard_links: u64,
+    /// Symbolic links that may lead out of the output directory, and were not allowed to.
+    pub links_out: u64,
 }
 
 /// Counts them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    permissions: AtomicU64,
-    times: AtomicU64,
+    pub(super) permissions: AtomicU64,
+    pub(super) times: AtomicU64,
+    pub(super) links: AtomicU64,
+    pub(super) hard_links: AtomicU64,
+    pub(super) links_out: AtomicU64,
 }
 
 impl Counts {
     pub(super) fn get(&self) -> Unkept {
-        let [permissions, times] =
-            [&self.permissions, &self.times].map(|count| count.load(Ordering::Relaxed));
-        Unkept { permissions, times }
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Unkept {
+            permissions: count(&self.permissions),
+            times: count(&self.times),
+            links: count(&self.links),
+            hard_links: count(&self.hard_links),
+            links_out: count(&self.links_out),
+        }
     }
 }
 

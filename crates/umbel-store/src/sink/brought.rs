@@ -26,7 +26,7 @@ const SUFFIX: &str = ".list";
 /// Maximum bytes that are read of a list.
 const MOST: u64 = 1 << 30;
 
-/// Content of a file.
+/// Content of a file, or text of a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) digest: Digest,
@@ -36,7 +36,8 @@ pub(super) struct Version {
 /// Who brought a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bringer {
-    ThisRun,
+    /// This run, in this version; `None` if that is to come.
+    ThisRun(Option<Version>),
     /// An earlier run, in this version.
     Earlier(Version),
 }
@@ -75,7 +76,12 @@ impl Brought {
 
     /// Notes that the file of this path, in whatever version it is, was brought by this run.
     pub(super) fn note(&mut self, path: String) {
-        self.files.insert(path, Bringer::ThisRun);
+        self.files.insert(path, Bringer::ThisRun(None));
+    }
+
+    /// Notes that the file of this path is there in this version, as this run has verified.
+    pub(super) fn note_whole(&mut self, path: String, version: Version) {
+        self.files.insert(path, Bringer::ThisRun(Some(version)));
     }
 
     /// Notes that this run has put a file in place.
@@ -86,7 +92,7 @@ impl Brought {
             tracing::debug!("no list of what this run brings: {error}");
             self.list = None;
         }
-        self.note(path);
+        self.note_whole(path, version);
     }
 
     /// Removes the list: what a run that ended has brought is the user's.

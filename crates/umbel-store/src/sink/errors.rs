@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use umbel_fec::FecError;
 
+use super::changes::Change;
 use super::names::NameError;
 
 /// Reason why an item, or the whole sink, has failed. Each message says in one line what is wrong.
@@ -115,6 +116,22 @@ pub enum SinkError {
     Inconsistent {
         /// Name of the item.
         name: String,
+    },
+    /// The item is another name of a file that is not there.
+    #[error("item {name:?} is another name of {first:?}, which was not received")]
+    NoFirstName {
+        /// Name of the item.
+        name: String,
+        /// Path of the file below the output directory.
+        first: String,
+    },
+    /// The item is not as the source has it.
+    #[error("{}: {}", path.display(), change.describe())]
+    Differs {
+        /// Target path.
+        path: PathBuf,
+        /// How it differs.
+        change: Change,
     },
     /// The threads of the sink have ended.
     #[error("the sink is closed")]

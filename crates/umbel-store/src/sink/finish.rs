@@ -81,6 +81,7 @@ impl Finished {
         if tree.id(place, Role::Part)? != Some(self.id) {
             return Err(SinkError::Replaced { path: place.path(Role::Part) });
         }
+        shelf.note_arrival(place);
         tree.rename(place, Role::Part, Role::Target, shelf.may_replace(place))?;
         shelf.brought().put(place.relative.joined(), self.item.version());
         tree.remove(place, Role::Journal)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use umbel_engine::repository::receiver;
 use umbel_fec::{Partition, SymbolSet};
@@ -16,6 +17,14 @@ pub enum Held {
     /// The item is a directory, which is there now. It gets its permissions and times by
     /// [`DiskSink::set_directories`](super::DiskSink::set_directories). No event follows.
     Directory,
+    /// The item is a symbolic link, which was made now at this path. No event follows.
+    Link(PathBuf),
+    /// The item is another name of a file. The file gets it by
+    /// [`DiskSink::name_files`](super::DiskSink::name_files). No event follows.
+    OtherName,
+    /// The item is a symbolic link that is not made: see [`Links`](super::Links), and
+    /// [`Unkept`](super::Unkept). No event follows.
+    LeftOut,
     /// These parts are held. If they suffice, the sink finishes the item without further symbols
     /// and reports the end by an event.
     Parts(HeldParts),

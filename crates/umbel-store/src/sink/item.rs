@@ -1,10 +1,8 @@
 //! An item as the threads of the sink share it, and the preparation of new items.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,14 +10,15 @@ use nix::sys::stat::FileStat;
 use umbel_fec::{Code, Partition, SymbolSet};
 use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Toi};
-use walkdir::WalkDir;
 
 use super::attributes::{self, Allowed, Attributes, Counts};
 use super::brought::{Bringer, Brought, Version};
+use super::changes::{Changes, Purpose};
 use super::directories::Directories;
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
 use super::journal::{self, JournalKey, Replay};
+use super::links::{Links, OtherNames};
 use super::names::Names;
 use super::tree::{Place, Role, Tree, is_directory, is_regular};
 
@@ -98,8 +97,14 @@ pub(super) struct Shelf {
     pub(super) preserve_times: bool,
     /// Whether other files at the targets are replaced.
     pub(super) overwrite: bool,
+    /// Whether what is made is to be safe on the disk.
+    pub(super) durable: bool,
     /// Directories that are items.
     pub(super) directories: Directories,
+    /// Symbolic links that are made.
+    pub(super) links: Links,
+    /// Other names that files get.
+    pub(super) other_names: OtherNames,
     /// Files that a later version of the item may replace.
     pub(super) brought: Mutex<Brought>,
     /// The release before, from which the same items are taken over.
@@ -112,12 +117,16 @@ pub(super) struct Shelf {
     pub(super) unkept: Counts,
     /// Bytes reserved for all items together.
     pub(super) reserved: AtomicU64,
+    /// What is done with differences.
+    pub(super) purpose: Purpose,
+    /// What was changed so far, or would be.
+    pub(super) changes: Changes,
 }
 
 /// An item that was looked up on the disk, ready to be passed to its sink.
 #[derive(Debug)]
 pub struct Prepared {
-    /// `None` if it is a directory.
+    /// `None` if it is a directory or link.
     pub(super) item: Option<Arc<Item>>,
     pub(super) replay: Option<Replay>,
     pub(super) held: Held,
@@ -145,10 +154,19 @@ impl Prepared {
 impl Shelf {
     /// Determines the item's place and looks up its state on the disk.
     pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
-        if info.kind == ItemKind::Directory {
-            self.prepare_directory(info)?;
-            return Ok(Prepared { item: None, replay: None, held: Held::Directory });
+        if self.purpose == Purpose::Look {
+            return self.look(info);
         }
+        let held = match &info.kind {
+            ItemKind::File => return self.prepare_file(info),
+            ItemKind::Directory => self.prepare_directory(info)?,
+            ItemKind::Link(text) => self.prepare_link(info, text)?,
+            ItemKind::HardLink(first) => self.prepare_other_name(info, first)?,
+        };
+        Ok(Prepared { item: None, replay: None, held })
+    }
+
+    fn prepare_file(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
         let name = || info.name.clone();
         let partition =
             Partition::new(&info.oti).map_err(|source| SinkError::Oti { name: name(), source })?;
@@ -188,7 +206,7 @@ impl Shelf {
     /// Returns whether another file at the target may be replaced.
     pub(super) fn may_replace(&self, place: &Place) -> bool {
         let brought = || self.brought().bringer(&place.relative.joined());
-        self.overwrite || brought() == Some(Bringer::ThisRun)
+        self.overwrite || matches!(brought(), Some(Bringer::ThisRun(_)))
     }
 
     pub(super) fn brought(&self) -> std::sync::MutexGuard<'_, Brought> {
@@ -227,20 +245,19 @@ impl Shelf {
             return Err(SinkError::IsDirectory { path: item.place.target.clone() });
         }
         let path = item.place.relative.joined();
-        let Some(file) = Shelf::whole(&self.tree, item, &stat, item.version())? else {
+        let whole = Shelf::whole(&self.tree, &item.place, &stat, item.version())?;
+        let Some(file) = whole else {
             if self.may_replace(&item.place) {
                 return Ok(false);
             }
-            let bringer = self.brought().bringer(&path);
-            if let Some(Bringer::Earlier(version)) = bringer
-                && Shelf::whole(&self.tree, item, &stat, version)?.is_some()
-            {
+            if self.is_left(&item.place, &stat)? {
                 self.brought().note(path);
                 return Ok(false);
             }
             return Err(SinkError::Exists { path: item.place.target.clone() });
         };
-        self.brought().note(path);
+        self.brought().note_whole(path, item.version());
+        self.note_attributes(&item.place.relative, item.attributes, &file);
         attributes::set(item.attributes, &file, self.allowed, &self.unkept);
         // Something remains if a process ended between renaming and cleaning up, or if the file
         // came in another way. The item is there in any case.
@@ -253,8 +270,9 @@ impl Shelf {
         let Some(last) = self.last.get() else { return Ok(false) };
         let place = &item.place;
         let Some(stat) = last.stat(place, Role::Target).ok().flatten() else { return Ok(false) };
-        let whole = Shelf::whole(last, item, &stat, item.version()).ok().flatten();
+        let whole = Shelf::whole(last, place, &stat, item.version()).ok().flatten();
         let Some(file) = whole else { return Ok(false) };
+        self.note_arrival(place);
         self.tree.remove(place, Role::Target)?;
         let is_linked =
             attributes::fit(item.attributes, &file, self.allowed) && last.link(place, &self.tree);
@@ -267,56 +285,33 @@ impl Shelf {
             self.tree.rename(place, Role::Part, Role::Target, true)?;
         }
         let _ = self.tree.discard(place);
-        self.brought().note(place.relative.joined());
+        self.brought().note_whole(place.relative.joined(), item.version());
         Ok(true)
-    }
-
-    /// Removes everything from the output directory but the items of these names.
-    pub(super) fn remove_others(&self, wanted: &HashSet<String>) -> Result<(), SinkError> {
-        let root = self.tree.path();
-        let names = self.names();
-        for entry in WalkDir::new(root).min_depth(1).contents_first(true) {
-            let Ok(entry) = entry else { continue };
-            let below = entry.path().strip_prefix(root).ok().and_then(Path::to_str);
-            let name = below.and_then(|below| names.holder(below));
-            if entry.file_type().is_dir() {
-                let is_item = |below| wanted.contains(below) && names.has_directory(below);
-                if below.is_some_and(is_item) {
-                    continue;
-                }
-                // It stays if something is in it.
-                let _ = std::fs::remove_dir(entry.path());
-            } else if !name.is_some_and(|name| wanted.contains(name))
-                && !below.is_some_and(super::is_claim)
-            {
-                std::fs::remove_file(entry.path())
-                    .map_err(SinkError::io("remove", entry.path()))?;
-            }
-        }
-        Ok(())
     }
 
     /// Returns whether the target, which appeared while the item was received, is the item.
     pub(super) fn has_appeared(&self, item: &Item) -> bool {
         let stat = self.tree.stat(&item.place, Role::Target).ok().flatten();
-        let whole = |stat| Shelf::whole(&self.tree, item, &stat, item.version()).ok().flatten();
-        let file = stat.and_then(whole);
-        file.map(|file| attributes::set(item.attributes, &file, self.allowed, &self.unkept))
-            .is_some()
+        let (place, version) = (&item.place, item.version());
+        let whole = |stat| Shelf::whole(&self.tree, place, &stat, version).ok().flatten();
+        let Some(file) = stat.and_then(whole) else { return false };
+        self.brought().note_whole(place.relative.joined(), version);
+        attributes::set(item.attributes, &file, self.allowed, &self.unkept);
+        true
     }
 
-    /// Returns the file at the item's target in a tree, with this metadata, if it is this version.
-    fn whole(
+    /// Returns the file at the target in a tree, with this metadata, if it is this version.
+    pub(super) fn whole(
         tree: &Tree,
-        item: &Item,
+        place: &Place,
         stat: &FileStat,
         version: Version,
     ) -> Result<Option<File>, SinkError> {
         if !is_regular(stat) || stat.st_size as u64 != version.len {
             return Ok(None);
         }
-        let Some(file) = tree.open_to_read(&item.place, Role::Target)? else { return Ok(None) };
-        let is_it = Shelf::digest(item, &file, Role::Target)? == version.digest;
+        let Some(file) = tree.open_to_read(place, Role::Target)? else { return Ok(None) };
+        let is_it = Shelf::digest(place, Role::Target, &file)? == version.digest;
         Ok(is_it.then_some(file))
     }
 
@@ -342,7 +337,7 @@ impl Shelf {
             }
         }
         let is_small = item.partition.blocks() <= 1 || item.len() <= SMALL_LEN;
-        if is_whole && is_small && Shelf::digest(item, &part, Role::Part)? == item.key.item {
+        if is_whole && is_small && Shelf::digest(&item.place, Role::Part, &part)? == item.key.item {
             let restored = SymbolSet::full(item.partition.blocks());
             return Ok(Some(Replay { restored, ..Replay::nothing(item.partition.blocks()) }));
         }
@@ -351,13 +346,14 @@ impl Shelf {
         Ok(None)
     }
 
-    fn digest(item: &Item, mut file: &File, role: Role) -> Result<Digest, SinkError> {
+    fn digest(place: &Place, role: Role, mut file: &File) -> Result<Digest, SinkError> {
         let mut hasher = blake3::Hasher::new();
-        let len = usize::try_from(item.len()).unwrap_or(READ_LEN).min(READ_LEN);
+        let len = file.metadata().map_or(0, |metadata| metadata.len());
+        let len = usize::try_from(len).unwrap_or(READ_LEN).min(READ_LEN);
         let mut buffer = vec![0; len.max(1)];
         loop {
             let read = file.read(&mut buffer);
-            match read.map_err(SinkError::io("read", &item.place.path(role)))? {
+            match read.map_err(SinkError::io("read", &place.path(role)))? {
                 0 => return Ok(Digest(*hasher.finalize().as_bytes())),
                 len => hasher.update(&buffer[..len]),
             };

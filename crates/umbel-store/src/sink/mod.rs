@@ -24,15 +24,16 @@
 //!
 //! # Scope and limitations
 //!
-//! No symbolic link below the output directory is followed. Other files are not replaced, and
-//! hidden ones not written, unless the options say so. An item whose directory or file system fails
-//! is reported and dropped, and the other items continue. Its part file stays, so that it can be
-//! resumed.
+//! No symbolic link below the output directory is followed. Links that are items are made
+//! ([`Links`]). Other files are not replaced, and hidden ones not written, unless the options say
+//! so. An item whose directory or file system fails is reported and dropped, and the other items
+//! continue. Its part file stays, so that it can be resumed.
 
 mod assembler;
 mod attributes;
 mod brought;
 mod buffers;
+mod changes;
 mod claim;
 mod directories;
 mod disk;
@@ -41,8 +42,10 @@ mod finish;
 mod held;
 mod item;
 pub mod journal;
+mod links;
 mod memory;
 mod names;
+mod others;
 mod part;
 mod tree;
 
@@ -60,18 +63,23 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
 pub use attributes::Unkept;
+pub use changes::{Change, Purpose};
 pub use claim::{Attempt, Claim, Claimant, is_claim};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
 pub use item::Prepared;
+pub use links::{Links, NameOutcome, NamedFile};
 pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
+pub use others::{Hidden, Other};
 
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
+use changes::Changes;
 use directories::Directories;
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
 use item::{Item, Shelf};
+use links::OtherNames;
 use tree::Tree;
 
 /// Maximum number of waiting tasks of the sync thread.
@@ -109,6 +117,10 @@ pub struct SinkOptions {
     /// Whether items may be hidden files of the output directory, or below hidden directories of
     /// it. Names that begin with `.` further below are always allowed. Default false.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the output directory.
+    pub links: Links,
+    /// What is done with differences. Default: items are brought.
+    pub purpose: Purpose,
 }
 
 impl Default for SinkOptions {
@@ -122,6 +134,8 @@ impl Default for SinkOptions {
             check_space: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
+            purpose: Purpose::Bring,
         }
     }
 }
@@ -250,8 +264,13 @@ impl DiskSink {
         options: SinkOptions,
         on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
     ) -> Result<DiskSink, SinkError> {
-        let tree = Tree::open(directory)?;
-        let (folds_case, allowed) = tree.try_names()?;
+        let (tree, folds_case, allowed) = if options.purpose == Purpose::Look {
+            (Tree::open_to_look(directory)?, false, attributes::Allowed::by_umask())
+        } else {
+            let tree = Tree::open(directory)?;
+            let (folds_case, allowed) = tree.try_names()?;
+            (tree, folds_case, allowed)
+        };
         let folds_case = options.folds_case.unwrap_or(folds_case);
         let shelf = Arc::new(Shelf {
             tree: Arc::new(tree),
@@ -259,13 +278,18 @@ impl DiskSink {
             check_space: options.check_space,
             preserve_times: options.preserve_times,
             overwrite: options.overwrite,
+            durable: options.durable,
             directories: Directories::default(),
+            links: options.links,
+            other_names: OtherNames::default(),
             brought: Mutex::default(),
             last: OnceLock::new(),
             hidden: options.hidden,
             allowed,
             unkept: attributes::Counts::default(),
             reserved: AtomicU64::new(0),
+            purpose: options.purpose,
+            changes: Changes::default(),
         });
         let closing = Arc::new(AtomicBool::new(false));
         let doubted = Doubted::default();
@@ -287,6 +311,12 @@ impl DiskSink {
     /// Returns what files could not keep so far.
     pub fn unkept(&self) -> Unkept {
         self.shared.preparer.shelf.unkept.get()
+    }
+
+    /// Returns what was changed so far, or would be, by the paths below the output directory. Empty
+    /// unless the [`Purpose`] is to tell.
+    pub fn changes(&self) -> Vec<(String, Change)> {
+        self.shared.preparer.shelf.changes.get()
     }
 
     /// Returns a handle that looks items up for this sink, on other threads if desired.
@@ -324,20 +354,42 @@ impl DiskSink {
         }
     }
 
+    /// Forgets the other names of files that were added. To be called before a list of items
+    /// begins.
+    pub fn begin_list(&self) {
+        self.shared.preparer.shelf.other_names.clear();
+    }
+
+    /// Gives files the other names that were added, if this run has verified them. To be called
+    /// when all files are there that will be, before [`set_directories`](Self::set_directories).
+    pub fn name_files(&self) -> Vec<NamedFile> {
+        self.shared.preparer.shelf.name_files()
+    }
+
     /// Gives the directories that are items their permissions and times. To be called when nothing
     /// is written below them any more.
     pub fn set_directories(&self) {
         self.shared.preparer.shelf.set_directories();
     }
 
-    /// Removes everything from the output directory but the items of these names, and directories
-    /// that have some.
+    /// Returns everything in the output directory but the items of these names, which were added,
+    /// and directories that have some, the deepest first. Follows no link, and enters nothing that
+    /// is mounted there.
+    pub fn others(&self, names: &HashSet<String>, hidden: Hidden) -> Vec<Other> {
+        self.shared.preparer.shelf.others(names, hidden)
+    }
+
+    /// Removes what [`others`](Self::others) returns. Returns what it has removed.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file cannot be removed.
-    pub fn remove_others(&self, names: &HashSet<String>) -> Result<(), SinkError> {
-        self.shared.preparer.shelf.remove_others(names)
+    /// Returns an error if a file cannot be removed. Others may be removed by then.
+    pub fn remove_others(
+        &self,
+        names: &HashSet<String>,
+        hidden: Hidden,
+    ) -> Result<Vec<Other>, SinkError> {
+        self.shared.preparer.shelf.remove(self.others(names, hidden))
     }
 
     /// Adds an item to be received. Combines [`Preparer::prepare`] and [`admit`](Self::admit).

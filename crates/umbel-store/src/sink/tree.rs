@@ -3,6 +3,8 @@
 //! Every path is walked part by part from the open output directory, and no part may be a symbolic
 //! link. No change below that directory, before or while the sink runs, can therefore lead outside.
 
+mod links;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
@@ -44,6 +46,8 @@ pub(super) enum Role {
     Journal,
     /// `.NAME.umbel-part.compact`, a journal that is being compacted.
     Compact,
+    /// `.NAME.umbel-part.link`, a link that has not its name yet.
+    Link,
 }
 
 /// Location of an item's files.
@@ -78,6 +82,7 @@ impl Place {
             Role::Part => self.part.clone(),
             Role::Journal => format!("{}.journal", self.part),
             Role::Compact => format!("{}.compact", self.part),
+            Role::Link => format!("{}.link", self.part),
         }
     }
 }
@@ -144,6 +149,24 @@ impl Tree {
             return Err(SinkError::NotDirectory { path: path.to_owned() });
         }
         Ok(tree)
+    }
+
+    /// Opens a directory to look at what is in it. One that does not exist is empty.
+    pub(super) fn open_to_look(path: &Path) -> Result<Tree, SinkError> {
+        let root = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => empty_directory(),
+            other => other,
+        };
+        let root = root.map_err(SinkError::io("open directory", path))?;
+        if !root.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(SinkError::NotDirectory { path: path.to_owned() });
+        }
+        Ok(Tree {
+            root: Arc::new(root.into()),
+            path: path.to_owned(),
+            open: Mutex::default(),
+            parents: Mutex::default(),
+        })
     }
 
     /// Returns the open output directory.
@@ -267,6 +290,23 @@ impl Tree {
             open.clear();
         }
         open.insert(key, directory.clone());
+        Ok(Some(directory))
+    }
+
+    /// Opens the directory at a path below the output directory, whatever its names are, one part
+    /// at a time. Returns `None` if it does not exist, or if a link is in the way.
+    pub(super) fn enter_all(&self, below: &Path) -> Result<Option<File>, SinkError> {
+        let fail = |error: Errno| SinkError::io("open", &self.path.join(below))(error);
+        let mut directory =
+            File::from(self.root.try_clone().map_err(SinkError::io("open", &self.path))?);
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        for part in below {
+            match openat(&directory, part, flags, Mode::empty()) {
+                Ok(next) => directory = next.into(),
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => return Ok(None),
+                Err(error) => return Err(fail(error)),
+            }
+        }
         Ok(Some(directory))
     }
 
@@ -432,6 +472,14 @@ impl Tree {
     }
 }
 
+/// Opens a directory that has no name any more, and nothing in it.
+fn empty_directory() -> io::Result<File> {
+    let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("umbel-XXXXXX"))?;
+    let directory = File::open(&path);
+    std::fs::remove_dir(&path)?;
+    directory
+}
+
 /// Returns an error for a file that cannot be created, if its name, the last part of its path, has a
 /// character that file systems of other systems do not take.
 fn unnameable(path: &Path, name: &str, error: Errno) -> Option<SinkError> {
@@ -469,6 +517,11 @@ pub(super) fn is_directory(stat: &FileStat) -> bool {
     file_type(stat) == SFlag::S_IFDIR
 }
 
+/// Returns whether the file is a symbolic link.
+pub(super) fn is_link(stat: &FileStat) -> bool {
+    file_type(stat) == SFlag::S_IFLNK
+}
+
 /// Returns whether the file is a regular one.
 pub(super) fn is_regular(stat: &FileStat) -> bool {
     file_type(stat) == SFlag::S_IFREG
@@ -495,100 +548,4 @@ pub(super) fn only_name(file: File, path: &Path) -> Result<File, SinkError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::os::fd::AsRawFd;
-
-    use umbel_wire::repository::{ItemInfo, ItemKind};
-    use umbel_wire::{Digest, Oti, Scheme, Toi};
-
-    use super::super::{DiskSink, SinkEvent, SinkOptions};
-    use super::*;
-
-    /// Paths of the directories that tests of this process have synced.
-    static SYNCED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-    pub(super) fn note_sync(directory: &OwnedFd) {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        SYNCED.lock().unwrap().insert(path.unwrap());
-    }
-
-    #[test]
-    fn a_name_that_a_file_system_does_not_take_is_said_with_its_character() {
-        let error = |name: &str, errno| {
-            let path = Path::new("out").join(name);
-            let last = name.rsplit('/').next().unwrap();
-            unnameable(&path, last, errno).map(|it| it.to_string())
-        };
-        for errno in [Errno::ENOENT, Errno::EINVAL] {
-            let said = error("d/a:b?.txt", errno).unwrap();
-            assert!(said.contains("out/d/a:b?.txt") && said.contains("`:`"), "{said}");
-            assert_eq!(error("d/plain.txt", errno), None);
-        }
-        assert_eq!(error("a:b", Errno::ENOSPC), None);
-    }
-
-    #[test]
-    fn a_durable_sink_syncs_every_directory_in_which_it_made_another() {
-        let outer = tempfile::tempdir().unwrap();
-        let receive = |out: &str, durable: bool| {
-            let (give, take) = crossbeam_channel::unbounded();
-            let options = SinkOptions { durable, ..SinkOptions::default() };
-            let tell = move |event| drop(give.send(event));
-            let sink = DiskSink::open(&outer.path().join(out), options, tell).unwrap();
-            let empty = ItemInfo {
-                toi: Toi(1),
-                name: "a/b/empty".to_owned(),
-                digest: Digest(*blake3::hash(b"").as_bytes()),
-                modified_ns: None,
-                mode: None,
-                kind: ItemKind::File,
-                holes: None,
-                media_type: String::new(),
-                oti: Oti {
-                    scheme: Scheme::NoCode,
-                    object_len: 0,
-                    symbol_len: 8,
-                    max_block_symbols: 1,
-                    max_encoding_symbols: 1,
-                },
-            };
-            sink.add(&empty).unwrap();
-            while !matches!(take.recv().unwrap(), SinkEvent::ItemDone { .. }) {}
-            // Its threads have ended afterwards.
-            sink.close();
-        };
-        let synced = || -> Vec<PathBuf> {
-            let root = outer.path().canonicalize().unwrap();
-            let all = SYNCED.lock().unwrap();
-            all.iter().filter_map(|path| Some(path.strip_prefix(&root).ok()?.to_owned())).collect()
-        };
-        receive("hasty/out", false);
-        assert_eq!(synced(), [""; 0].map(PathBuf::from));
-        receive("new/out", true);
-        assert_eq!(synced(), ["", "new", "new/out", "new/out/a", "new/out/a/b"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn the_names_of_new_directories_are_to_be_synced_and_of_old_ones_not() {
-        let outer = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(outer.path().join("old/out/there")).unwrap();
-        let unsynced = |out: &Path, item: &str| {
-            let tree = Tree::open(out).unwrap();
-            let place = Place::new(out, RelativePath::of_item(item).unwrap(), None);
-            tree.directory(&place, true).unwrap().unwrap();
-            let parents = tree.take_parents().into_keys();
-            let below = |path: PathBuf| path.strip_prefix(outer.path()).unwrap().to_owned();
-            let parents: Vec<String> =
-                parents.map(|path| below(path).to_str().unwrap().to_owned()).collect();
-            tree.sync_new_directories();
-            parents
-        };
-        let old = outer.path().join("old/out");
-        assert_eq!(unsynced(&old, "item"), [""; 0]);
-        assert_eq!(unsynced(&old, "there/item"), [""; 0]);
-        assert_eq!(unsynced(&old, "there/a/b/item"), ["old/out/there", "old/out/there/a"]);
-        let new = outer.path().join("new/out");
-        assert_eq!(unsynced(&new, "a/item"), ["", "new", "new/out"]);
-    }
-}
+mod tests;

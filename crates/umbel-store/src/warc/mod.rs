@@ -47,8 +47,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::directory::{FileVersion, open_named};
+use crate::directory::open_named;
 use crate::origin::{Body, Found, Origin, Place, Scan, Skipped};
+use crate::version::FileVersion;
 use crate::{Fault, OpenError};
 pub(crate) use archive::Archive;
 use container::{Container, Part};
@@ -158,7 +159,7 @@ impl Origin for Crawl {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         match &item.place {
             Place::Record(archive, record) => Archive::open(archive, record),
-            Place::File(_) | Place::Directory => Err(Fault::Vanished),
+            Place::File(_) | Place::Directory | Place::Link => Err(Fault::Vanished),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::support::{open, select, select_all, write};
 use tempfile::TempDir;
 use umbel_store::{PatternError, Repository};
-use umbel_wire::repository::ItemKind;
 
 const NAMES: [&str; 12] = [
     "a1.txt",
@@ -134,7 +133,7 @@ fn pages_stay_of_one_state_when_the_catalog_changes_between_them() {
     repository.refresh().unwrap();
     let second = repository.catalog().select(&[], first.next.unwrap(), 100).unwrap();
     let listed = first.items.iter().chain(&second.items);
-    let files = listed.filter(|item| item.kind() == ItemKind::File);
+    let files = listed.filter(|item| item.kind().is_file());
     let listed: Vec<_> = files.map(|item| item.name()).collect();
     assert_eq!(listed, NAMES);
     assert_eq!(second.next, None);

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
 use crate::support::{self, Sender, names, open, pattern, read, select, select_all, toi, write};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use umbel_engine::symbols::BlockId;
 use umbel_store::{Fault, OpenError, ReadError, ReaderOptions, Repository, RepositoryOptions};
 use umbel_store::{SkipReason, SkippedItem};
-use umbel_wire::repository::ItemKind;
+use umbel_wire::repository::{ItemKind, LinkText};
 use umbel_wire::{Digest, Scheme, Toi};
 
 fn digest_of(content: &[u8]) -> Digest {
@@ -147,8 +147,8 @@ fn what_cannot_be_served_is_left_out_and_named() {
     named.sort_by(|a, b| a.name.cmp(&b.name));
     let expected = [
         ("not \u{fffd} utf8", SkipReason::NameNotUtf8),
-        ("pipe", SkipReason::SpecialFile),
-        ("socket", SkipReason::SpecialFile),
+        ("pipe", SkipReason::Fifo),
+        ("socket", SkipReason::Socket),
     ];
     let expected = expected.map(|(name, reason)| SkippedItem { name: name.to_owned(), reason });
     assert_eq!(named, expected);
@@ -182,27 +182,113 @@ fn names_that_clients_refuse_are_left_out_and_those_of_other_systems_are_not() {
 }
 
 #[test]
-fn links_are_left_out_with_a_word_and_directories_are_items() {
+fn links_and_directories_are_items() {
     let dir = TempDir::new().unwrap();
     write(dir.path(), "d/file", b"x");
     write(dir.path(), "e/.x.umbel-part", b"half");
     for name in ["empty", "d/empty/inner", "z"] {
         fs::create_dir_all(dir.path().join(name)).unwrap();
     }
-    symlink("d", dir.path().join("link")).unwrap();
-    symlink("/nowhere", dir.path().join("broken")).unwrap();
+    for (text, name) in [("d", "link"), ("/nowhere", "broken"), ("loop", "d/loop")] {
+        symlink(text, dir.path().join(name)).unwrap();
+    }
     let repository = open(dir.path());
-    let all = ["d", "d/empty", "d/empty/inner", "d/file", "e", "empty", "z"];
-    assert_eq!(everything(&repository, &[]), all);
+    let all = ["broken", "d", "d/empty", "d/empty/inner", "d/file", "d/loop", "e", "empty"];
+    assert_eq!(everything(&repository, &[]), [&all[..], &["link", "z"]].concat());
     assert_eq!(names(&repository), ["d/file"]);
-    assert_eq!(repository.catalog().len(), 1);
+    assert_eq!(repository.catalog().len(), 4, "links count, directories do not");
+    for (text, name) in [("d", "link"), ("/nowhere", "broken"), ("loop", "d/loop")] {
+        let item = repository.catalog().lookup(name).unwrap();
+        assert_eq!(*item.kind(), ItemKind::Link(LinkText::new(text).unwrap()));
+        assert_eq!((item.size(), item.info().mode), (0, None));
+        assert_eq!(item.known_digest(), Some(digest_of(text.as_bytes())));
+        let link = dir.path().join(name).symlink_metadata().unwrap();
+        let modified_ns = link.mtime() * 1_000_000_000 + link.mtime_nsec();
+        assert_eq!(item.modified_ns(), Some(modified_ns));
+    }
+    assert_eq!(repository.catalog().skipped().total(), 0);
+    // A glob matches them, and what is below one is nothing.
+    assert_eq!(everything(&repository, &["l*"]), ["link"]);
+    assert!(everything(&repository, &["link/file"]).is_empty());
+}
+
+#[test]
+fn a_link_that_leads_elsewhere_is_a_new_version_and_one_with_another_time_is_not() {
+    let dir = TempDir::new().unwrap();
+    let link = dir.path().join("link");
+    symlink("a", &link).unwrap();
+    let repository = open(dir.path());
+    let before = toi(&repository, "link");
+    assert!(repository.refresh().unwrap().is_empty());
+    fs::remove_file(&link).unwrap();
+    symlink("a", &link).unwrap();
+    assert!(repository.refresh().unwrap().is_empty());
+    fs::remove_file(&link).unwrap();
+    symlink("b", &link).unwrap();
+    let after = repository.refresh().unwrap().replaced;
+    assert_eq!(after, [(before, toi(&repository, "link"))]);
+    fs::remove_file(&link).unwrap();
+    write(dir.path(), "link", b"a file");
+    assert_eq!(repository.refresh().unwrap().replaced.len(), 1);
+    assert!(repository.catalog().lookup("link").unwrap().kind().is_file());
+}
+
+#[test]
+fn a_link_whose_text_is_not_utf8_is_named_as_what_is_missed() {
+    let dir = TempDir::new().unwrap();
+    symlink(OsStr::from_bytes(b"\xff"), dir.path().join("link")).unwrap();
+    let repository = open(dir.path());
     let skipped = repository.catalog().skipped();
-    let mut named = skipped.named().to_vec();
-    named.sort_by(|a, b| a.name.cmp(&b.name));
-    let named: Vec<_> = named.into_iter().map(|item| (item.name, item.reason)).collect();
-    let expected = [("broken", SkipReason::LinkOutside), ("link", SkipReason::LinkToOther)];
-    assert_eq!(named, expected.map(|(name, reason)| (name.to_owned(), reason)));
-    assert_eq!(skipped.failures(), 0);
+    assert_eq!(skipped.named()[0].reason, SkipReason::LinkNotUtf8);
+    assert_eq!(skipped.failures(), 1);
+}
+
+#[test]
+fn other_names_of_a_file_are_told_and_hashed_once() {
+    let dir = TempDir::new().unwrap();
+    let content = pattern(10_000, 1);
+    write(dir.path(), "d/first", &content);
+    write(dir.path(), "apart", &content);
+    let path = |name: &str| dir.path().join(name);
+    for name in ["d/second", "e"] {
+        fs::hard_link(path("d/first"), path(name)).unwrap();
+    }
+    let repository = open(dir.path());
+    let kind = |name: &str| repository.catalog().lookup(name).unwrap().kind().clone();
+    let other = ItemKind::HardLink("d/first".to_owned());
+    assert!(kind("apart").is_file() && kind("d/first").is_file());
+    assert_eq!([kind("d/second"), kind("e")], [other.clone(), other.clone()]);
+
+    // As other names where the first one is asked for, and as files where it is not.
+    let kinds = |patterns: &[&str]| -> Vec<ItemKind> {
+        let patterns: Vec<String> = patterns.iter().map(|&it| it.to_owned()).collect();
+        let page = repository.catalog().select(&patterns, 0, 100).unwrap();
+        page.items.iter().map(|item| page.info(item).kind).collect()
+    };
+    let file = || ItemKind::File;
+    assert_eq!(kinds(&["e"]), [file()]);
+    assert_eq!(kinds(&["d/second", "e"]), [file(), file()]);
+    assert_eq!(kinds(&["d/*", "e"]), [file(), other.clone(), other.clone()]);
+    assert_eq!(kinds(&["e", "d"]), [ItemKind::Directory, file(), other.clone(), other.clone()]);
+
+    let item = repository.catalog().lookup("e").unwrap();
+    assert!(repository.catalog().digests(item.toi()).unwrap().is_empty());
+    assert_eq!(item.known_digest(), Some(digest_of(&content)));
+    let first = repository.catalog().lookup("d/first").unwrap();
+    assert_eq!(first.known_digest(), item.known_digest());
+    assert_eq!((item.size(), item.sent_bytes()), (10_000, 0));
+    assert_eq!(item.info().oti.object_len, 10_000);
+    assert_eq!(read(&repository, &item), content, "its content can be had by itself");
+
+    // Without the first, the next is the first.
+    fs::remove_file(path("d/first")).unwrap();
+    repository.refresh().unwrap();
+    assert_eq!(item.toi(), toi(&repository, "e"));
+    let item = repository.catalog().lookup("e").unwrap();
+    assert_eq!(*item.kind(), ItemKind::HardLink("d/second".to_owned()));
+    fs::remove_file(path("d/second")).unwrap();
+    repository.refresh().unwrap();
+    assert!(repository.catalog().lookup("e").unwrap().kind().is_file());
 }
 
 #[test]
@@ -266,8 +352,12 @@ fn keys_and_state_of_umbel_are_never_served() {
     symlink("../.local/state/umbel/deep/other", home.path().join("notes/link")).unwrap();
     fs::hard_link(state.join("deep/other"), home.path().join("notes/hard")).unwrap();
     let own = vec![state.clone()];
-    let options =
-        || RepositoryOptions { own: own.clone(), hidden: true, ..support::small_options() };
+    let options = || RepositoryOptions {
+        own: own.clone(),
+        hidden: true,
+        follow_links: true,
+        ..support::small_options()
+    };
     let repository = Repository::open(home.path(), options()).unwrap();
     assert_eq!(names(&repository), ["notes/identity.pem", "notes/plan", "notes/sum"]);
     let skipped = repository.catalog().skipped();
@@ -332,7 +422,7 @@ fn unreadable_files_and_directories_are_left_out_with_the_reason() {
 }
 
 #[test]
-fn links_are_followed_to_files_inside_and_nowhere_else() {
+fn links_that_are_to_be_followed_are_to_files_inside_and_nowhere_else() {
     let outside = TempDir::new().unwrap();
     write(outside.path(), "secret", b"secret");
     let dir = TempDir::new().unwrap();
@@ -348,7 +438,8 @@ fn links_are_followed_to_files_inside_and_nowhere_else() {
     link("..", "parent");
     link("loop", "loop");
     link("missing", "dangling");
-    let repository = open(root);
+    let options = RepositoryOptions { follow_links: true, ..support::small_options() };
+    let repository = Repository::open(root, options).unwrap();
     assert_eq!(names(&repository), ["inside", "sub/chain", "sub/real.txt"]);
     for name in ["inside", "sub/chain"] {
         let item = repository.catalog().lookup(name).unwrap();
@@ -642,7 +733,7 @@ fn a_directory_is_asked_for_with_what_is_below_it_and_keeps_its_object() {
     assert_eq!(everything(&repository, &["a/**"]), below[1..]);
     assert_eq!(everything(&repository, &["*"]), ["a-b", "b.txt"]);
     let before = repository.catalog().lookup("a").unwrap();
-    assert_eq!((before.kind(), before.size()), (ItemKind::Directory, 0));
+    assert_eq!((before.kind(), before.size()), (&ItemKind::Directory, 0));
     assert_eq!(before.info().mode, Some(0o750));
     assert_eq!(before.info().digest, digest_of(b""));
     assert_eq!(repository.catalog().digests(before.toi()).unwrap(), []);

@@ -145,6 +145,33 @@ fn a_directory_that_its_names_do_not_allow_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
+fn a_file_or_link_makes_way_for_a_directory_only_if_it_may_be_replaced() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("victim"), "untouched").unwrap();
+    for overwrite in [false, true] {
+        let mut client = Client::with(SinkOptions { overwrite, ..SinkOptions::default() });
+        let path = client.path().to_owned();
+        fs::write(path.join("file"), "mine").unwrap();
+        symlink(outside.path(), path.join("link")).unwrap();
+        for (toi, name) in [(1, "file"), (2, "link")] {
+            if overwrite {
+                add(&client, &directory(toi, name, 0o755));
+                receive(
+                    &mut client,
+                    &Served::new(9, &format!("{name}/new"), 100, Scheme::ReedSolomon),
+                );
+                assert!(path.join(name).symlink_metadata().unwrap().is_dir());
+            } else {
+                let error = refused(&client, &directory(toi, name, 0o755));
+                assert!(matches!(error, SinkError::NotDirectory { .. }), "{error}");
+            }
+        }
+    }
+    assert_eq!(outside.path().read_dir().unwrap().count(), 1);
+    assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"untouched");
+}
+
+#[test]
 fn directories_whose_names_differ_in_case_collide_only_where_they_must() {
     for (folds_case, refuses) in [(false, false), (true, true)] {
         let options = SinkOptions { folds_case: Some(folds_case), ..SinkOptions::default() };

@@ -45,7 +45,7 @@ pub(crate) fn select_all(repository: &Repository, patterns: &[&str]) -> Vec<(Str
     let patterns: Vec<String> = patterns.iter().map(|&p| p.to_owned()).collect();
     let selection = repository.catalog().select(&patterns, 0, usize::MAX).unwrap();
     assert_eq!(selection.total, selection.items.len() as u64);
-    selection.items.iter().map(|item| (item.name().to_owned(), item.kind())).collect()
+    selection.items.iter().map(|item| (item.name().to_owned(), item.kind().clone())).collect()
 }
 
 pub(crate) fn toi(repository: &Repository, name: &str) -> Toi {

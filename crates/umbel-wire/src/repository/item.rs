@@ -14,11 +14,16 @@
 //! 8. the object's length; and, unless `SAME_OTI` says that they equal the previous ones: FEC
 //!    Encoding ID, symbol length, source symbols, encoding symbols of a block;
 //! 9. if `HOLES`, the number of runs of blocks that are holes; and of each, the number of blocks
-//!    since the run before, and its own.
+//!    since the run before, and its own;
+//! 10. if `LINK`, the text of the symbolic link; if `HARD_LINK`, the name of the item whose file it
+//!     is: length and bytes.
+//!
+//! The object of a directory or symbolic link has no bytes. That of another name of a file has the
+//! file's length and digest, and is not sent.
 
 use std::ops::Range;
 
-use super::{ItemInfo, ItemKind, Need, NeedRun, limits};
+use super::{ItemInfo, ItemKind, LinkText, Need, NeedRun, limits};
 use crate::codec::{Reader, put_bytes, put_signed, put_varint};
 use crate::{Digest, Oti, ParseError, Scheme, Toi};
 
@@ -36,6 +41,10 @@ const MORE: u8 = 128;
 const DIRECTORY: u8 = 1;
 /// In the second byte: a file with holes, whose blocks follow.
 const HOLES: u8 = 2;
+/// In the second byte: a symbolic link, whose text follows.
+const LINK: u8 = 4;
+/// In the second byte: another name of a file, the name of whose item follows.
+const HARD_LINK: u8 = 8;
 
 /// Maximum length of an item in bytes without its name and media type: two bytes of flags, TOI,
 /// two lengths, digest, time, permissions, and OTI.
@@ -62,7 +71,12 @@ impl ItemInfo {
     /// [`MAX_BODY`](crate::control::MAX_BODY).
     pub fn max_wire_len(&self) -> usize {
         let holes = self.holes.as_ref().map_or(0, |holes| 2 + holes.len() * HOLE_LEN);
-        FIXED_LEN + self.name.len() + self.media_type.len() + holes
+        let link = match &self.kind {
+            ItemKind::File | ItemKind::Directory => 0,
+            ItemKind::Link(text) => 2 + text.as_str().len(),
+            ItemKind::HardLink(name) => 2 + name.len(),
+        };
+        FIXED_LEN + self.name.len() + self.media_type.len() + holes + link
     }
 
     /// Returns the number of source blocks of an object.
@@ -71,8 +85,12 @@ impl ItemInfo {
         symbols.div_ceil(u64::from(oti.max_block_symbols.max(1)))
     }
 
-    /// Returns the runs of source blocks that are no holes, ascending.
+    /// Returns the runs of source blocks that are sent, ascending: those of a file that are no
+    /// holes.
     pub fn data_blocks(&self) -> Vec<Range<u32>> {
+        if !self.kind.is_file() {
+            return Vec::new();
+        }
         let end = u32::try_from(ItemInfo::blocks(&self.oti)).unwrap_or(u32::MAX);
         let (mut data, mut at) = (Vec::new(), 0);
         for hole in self.holes.iter().flatten() {
@@ -86,7 +104,7 @@ impl ItemInfo {
 
     /// Returns what a client needs that has nothing.
     pub fn need(&self) -> Need {
-        if self.holes.as_ref().is_none_or(Vec::is_empty) {
+        if self.kind.is_file() && self.holes.as_ref().is_none_or(Vec::is_empty) {
             return Need::Whole;
         }
         let runs = self.data_blocks().into_iter();
@@ -131,6 +149,8 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
     let more = match item.kind {
         ItemKind::File => 0,
         ItemKind::Directory => DIRECTORY,
+        ItemKind::Link(_) => LINK,
+        ItemKind::HardLink(_) => HARD_LINK,
     };
     let more = more | if item.holes.is_some() { HOLES } else { 0 };
     out.push(
@@ -174,6 +194,11 @@ fn put_item(out: &mut Vec<u8>, item: &ItemInfo, before: &Before<'_>) {
             at = hole.end;
         }
     }
+    match &item.kind {
+        ItemKind::File | ItemKind::Directory => {}
+        ItemKind::Link(text) => put_bytes(out, text.as_str().as_bytes()),
+        ItemKind::HardLink(name) => put_bytes(out, name.as_bytes()),
+    }
 }
 
 /// Reads a page. Its memory is in proportion to its length, plus at most [`limits::PAGE_ITEMS`] ×
@@ -208,12 +233,14 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
         return Err(reader.bad("unknown flags of an item"));
     }
     let more = if flags & MORE == 0 { 0 } else { reader.byte()? };
-    let kind = match more {
-        0 if flags & MORE == 0 => ItemKind::File,
-        HOLES => ItemKind::File,
-        DIRECTORY => ItemKind::Directory,
-        _ => return Err(reader.bad("an unknown kind of item")),
+    let known = match more {
+        0 => flags & MORE == 0,
+        HOLES | DIRECTORY | LINK | HARD_LINK => true,
+        _ => false,
     };
+    if !known {
+        return Err(reader.bad("an unknown kind of item"));
+    }
     let toi = before.next_toi.checked_add(reader.signed()?);
     let toi = toi.and_then(|toi| u32::try_from(toi).ok());
     let toi = Toi(toi.ok_or_else(|| reader.bad("a TOI above 32 bits"))?);
@@ -248,11 +275,31 @@ fn read_item(reader: &mut Reader<'_>, before: &Before<'_>) -> Result<ItemInfo, P
         read_oti(reader, object_len)?
     };
     oti.check()?;
-    if kind != ItemKind::File && object_len > 0 {
-        return Err(reader.bad("a directory with content"));
+    if more & (DIRECTORY | LINK) != 0 && object_len > 0 {
+        return Err(reader.bad("a directory or symbolic link with content"));
     }
     let holes = if more & HOLES == 0 { None } else { Some(read_holes(reader, &oti)?) };
+    let kind = read_kind(reader, more)?;
     Ok(ItemInfo { toi, name, kind, digest, modified_ns, mode, holes, media_type, oti })
+}
+
+/// Reads what follows for the kind of an item, which the second byte of flags says.
+fn read_kind(reader: &mut Reader<'_>, more: u8) -> Result<ItemKind, ParseError> {
+    Ok(match more {
+        DIRECTORY => ItemKind::Directory,
+        LINK => {
+            let text = LinkText::new(reader.string(limits::LINK_LEN)?);
+            ItemKind::Link(text.ok_or_else(|| reader.bad("a link that can have no such text"))?)
+        }
+        HARD_LINK => {
+            let name = reader.string(limits::NAME_LEN)?;
+            if name.is_empty() {
+                return Err(reader.bad("another name of an item without a name"));
+            }
+            ItemKind::HardLink(name)
+        }
+        _ => ItemKind::File,
+    })
 }
 
 fn read_holes(reader: &mut Reader<'_>, oti: &Oti) -> Result<Vec<Range<u32>>, ParseError> {

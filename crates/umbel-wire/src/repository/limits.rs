@@ -11,6 +11,8 @@ pub const TOKEN_LEN: usize = 4096;
 pub const REASON_LEN: usize = 4096;
 /// Maximum length of an item's name in bytes; the minimum is 1.
 pub const NAME_LEN: usize = 4096;
+/// Maximum length of the text of a symbolic link in bytes: what Linux takes.
+pub const LINK_LEN: usize = 4095;
 /// Maximum length of a media type in bytes: twice the 127 of [RFC 6838 §4.2] and the slash.
 pub const MEDIA_TYPE_LEN: usize = 255;
 /// Maximum number of runs of blocks of an item that are holes.

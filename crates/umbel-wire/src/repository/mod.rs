@@ -6,6 +6,7 @@
 //! - Here: the messages.
 //! - `client.rs`, `server.rs`: emitting and parsing; the messages' type numbers.
 //! - `need.rs`, `item.rs`: compact encodings of needs and of pages of the catalog.
+//! - `link.rs`: the text of a symbolic link.
 //! - `field.rs`: the TLV types that all messages share.
 //! - [`limits`]: the limits of messages.
 //!
@@ -23,10 +24,12 @@ mod client;
 mod field;
 mod item;
 pub mod limits;
+mod link;
 mod need;
 mod server;
 mod unicast;
 
+pub use link::LinkText;
 pub use unicast::UnicastBlock;
 
 use crate::reception::{ReceptionReport, ReportSchedule};
@@ -69,13 +72,30 @@ pub enum Need {
 }
 
 /// What an item is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ItemKind {
     /// A file, or other content.
     #[default]
     File,
     /// A directory. It has no content: its entries are items of their own.
     Directory,
+    /// A symbolic link with this text. It has no content.
+    Link(LinkText),
+    /// Another name (a hard link) of the file that is the item of this name, with the same content,
+    /// which is not sent twice.
+    HardLink(String),
+}
+
+impl ItemKind {
+    /// Returns whether it is a file whose content is sent.
+    pub fn is_file(&self) -> bool {
+        *self == ItemKind::File
+    }
+
+    /// Returns whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        *self == ItemKind::Directory
+    }
 }
 
 /// Metadata of an item of the catalog.
@@ -341,7 +361,8 @@ pub enum ServerMessage {
         query: u32,
         /// Items, in the catalog's order.
         items: Vec<ItemInfo>,
-        /// Number of matching items on all pages.
+        /// Number of matching items on all pages. In the answer to a request for everything, and in
+        /// the list of a feed, with those that the source cannot read or name, and so not offer.
         total: u64,
         /// The cursor of the next page; `None` on the last one.
         next: Option<u64>,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use umbel_wire::lms::{self, Message as Lms, Request, Summary, TurningPoint, UnitSet};
 use umbel_wire::repository::{
-    Announcement, ClientMessage, ItemInfo, ItemKind, Need, ServerMessage, SymbolDigest, SymbolKey,
-    SymbolRun, limits,
+    Announcement, ClientMessage, ItemInfo, ItemKind, LinkText, Need, ServerMessage, SymbolDigest,
+    SymbolKey, SymbolRun, limits,
 };
 use umbel_wire::{Channel, Digest, Oti, ParseError, Scheme, Toi, Tsi};
 
@@ -212,7 +212,7 @@ fn items_have_a_name_and_an_oti_within_limits() {
     refused_from_server(&mode(ItemInfo::MODE_MAX + 1), "permissions");
     let directory = |oti| page(vec![ItemInfo { kind: ItemKind::Directory, oti, ..item() }]);
     accepted_from_server(&directory(Oti { object_len: 0, ..OTI }));
-    refused_from_server(&directory(OTI), "a directory with content");
+    refused_from_server(&directory(OTI), "a directory or symbolic link with content");
     // Ten blocks, the last of which is not full.
     let oti = Oti { object_len: 9 * 128 * 1376 + 1, ..OTI };
     let holes =
@@ -235,6 +235,46 @@ fn items_have_a_name_and_an_oti_within_limits() {
     // The OTI equals the previous one but for its length, which is checked nevertheless.
     let oti = Oti { object_len: 1 << 48, ..OTI };
     refused_from_server(&page(vec![item(), ItemInfo { oti, ..item() }]), "bytes");
+}
+
+#[test]
+fn links_have_a_text_that_a_file_system_takes_and_no_content() {
+    let link = |len| {
+        let kind = ItemKind::Link(LinkText::new("t".repeat(len)).unwrap());
+        page(vec![ItemInfo { kind, oti: Oti { object_len: 0, ..OTI }, ..item() }])
+    };
+    accepted_from_server(&link(1));
+    accepted_from_server(&link(limits::LINK_LEN));
+    let ServerMessage::Page { items, .. } = link(1) else { unreachable!() };
+    let content = ItemInfo { oti: OTI, ..items[0].clone() };
+    refused_from_server(&page(vec![content]), "a directory or symbolic link with content");
+    let other = |len| page(vec![ItemInfo { kind: ItemKind::HardLink("n".repeat(len)), ..item() }]);
+    accepted_from_server(&other(1));
+    accepted_from_server(&other(limits::NAME_LEN));
+    refused_from_server(&other(0), "without a name");
+    refused_from_server(&other(limits::NAME_LEN + 1), "too long");
+
+    // Texts that cannot be built are written over those that can. The text comes last in the page.
+    let message = |len: usize| {
+        let mut bytes = Vec::new();
+        link(len).emit(&mut bytes);
+        bytes
+    };
+    let mut with_nul = message(3);
+    let at = with_nul.windows(4).position(|text| text == b"\x03ttt").unwrap();
+    with_nul[at + 2] = 0;
+    let error = ServerMessage::parse(&with_nul).unwrap_err();
+    assert!(error.to_string().contains("no such text"), "{error}");
+    let mut empty = message(1);
+    let at = empty.windows(2).rposition(|text| text == b"\x01t").unwrap();
+    empty[at] = 0;
+    let error = ServerMessage::parse(&empty).unwrap_err();
+    assert!(error.to_string().contains("no such text"), "{error}");
+    let mut long = message(limits::LINK_LEN);
+    // Seven bits a byte, so that this is one of 4,223 bytes.
+    let at = long.windows(3).position(|text| text == [0xff, 0x1f, b't']).unwrap();
+    long[at + 1] = 0x20;
+    assert!(ServerMessage::parse(&long).unwrap_err().to_string().contains("too long"));
 }
 
 #[test]

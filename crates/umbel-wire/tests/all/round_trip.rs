@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use umbel_wire::control::{self, FrameHeader};
 use umbel_wire::lms::Message as Lms;
-use umbel_wire::repository::{ClientMessage, ItemInfo, ItemKind, ServerMessage};
+use umbel_wire::repository::{ClientMessage, ItemInfo, ItemKind, Need, ServerMessage};
 use umbel_wire::{DataHeader, DataPacket, Parsed};
 
 use crate::frames::{fit_header, with_unknown_field};
@@ -187,6 +187,19 @@ proptest! {
         };
         let most = item.max_wire_len();
         prop_assert!(len(vec![item]) - len(vec![]) <= most);
+    }
+}
+
+proptest! {
+    #[test]
+    fn only_files_are_sent(item in strategies::items()) {
+        let nothing = Need::Symbols(Vec::new());
+        if item.kind.is_file() {
+            let has_data = item.oti.object_len > 0 && item.holes.is_none();
+            prop_assert!(!has_data || item.need() == Need::Whole && !item.data_blocks().is_empty());
+        } else {
+            prop_assert!(item.need() == nothing && item.data_blocks().is_empty());
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use umbel_wire::lms::{self, Message as Lms, Summary, TurningPoint, UnitSet};
 use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo,
-    ItemKind, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, limits,
+    ItemKind, LinkText, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun,
+    limits,
 };
 use umbel_wire::srm::MemberId;
 use umbel_wire::{Channel, DataHeader, Digest, Oti, Scheme, Toi, Tsi};
@@ -131,22 +132,32 @@ pub(crate) fn items() -> impl Strategy<Value = ItemInfo> {
         schemes().prop_flat_map(otis),
     ];
     let mode = prop_oneof![Just(None), Just(Some(0o644)), proptest::option::of(0..=0o777_u16)];
-    (tois(), name, digests(), any::<Option<i64>>(), mode, media, oti, any::<bool>()).prop_map(
-        |(toi, name, digest, modified_ns, mode, media_type, oti, directory)| ItemInfo {
-            toi,
-            name,
-            kind: match oti.object_len {
-                0 if directory => ItemKind::Directory,
-                _ => ItemKind::File,
-            },
-            holes: (directory && oti.object_len > 0).then(|| holes(&oti)),
-            digest,
-            modified_ns,
-            mode,
-            media_type,
-            oti,
-        },
-    )
+    let text = strings(limits::LINK_LEN).prop_map(|text| {
+        LinkText::new(text.replace('\0', "/")).map_or(ItemKind::File, ItemKind::Link)
+    });
+    let kind = prop_oneof![
+        Just(ItemKind::File),
+        Just(ItemKind::Directory),
+        text,
+        Just(ItemKind::HardLink("a/b".to_owned())),
+    ];
+    (tois(), name, digests(), any::<Option<i64>>(), mode, media, oti, (kind, any::<bool>()))
+        .prop_map(|(toi, name, digest, modified_ns, mode, media_type, oti, (kind, sparse))| {
+            ItemInfo {
+                toi,
+                name,
+                holes: (kind.is_file() && sparse && oti.object_len > 0).then(|| holes(&oti)),
+                oti: match kind {
+                    ItemKind::File | ItemKind::HardLink(_) => oti,
+                    ItemKind::Directory | ItemKind::Link(_) => Oti { object_len: 0, ..oti },
+                },
+                kind,
+                digest,
+                modified_ns,
+                mode,
+                media_type,
+            }
+        })
 }
 
 pub(crate) fn receptions() -> impl Strategy<Value = ReceptionReport> {

@@ -9,7 +9,8 @@ use umbel_wire::feed::{Feed, FeedContent, Recovery, Sealed, SealedHead, WrappedK
 use umbel_wire::reception::{ChannelStamp, ReceptionReport, ReportSchedule};
 use umbel_wire::repository::{
     Announcement, ClientMessage, ControlGroup, ControlKey, GroupKey, GroupSecret, ItemInfo,
-    ItemKind, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun, UnicastBlock,
+    ItemKind, LinkText, Nak, Need, NeedRun, ServerMessage, SymbolDigest, SymbolKey, SymbolRun,
+    UnicastBlock,
 };
 use umbel_wire::rlm::SignedHeader;
 use umbel_wire::sap::SapPacket;
@@ -256,11 +257,16 @@ fn page() -> ServerMessage {
         media_type: "text/plain".to_owned(),
         oti: oti(scheme),
     };
+    let empty = Oti { object_len: 0, ..oti(Scheme::NoCode) };
+    let link = ItemKind::Link(LinkText::new("../b/c.txt").expect("it is short and without NUL"));
     let items = vec![
         item(0, "a.txt", Scheme::ReedSolomon),
         item(1, "b/c.txt", Scheme::ReedSolomon),
         item(9, "d", Scheme::RaptorQ),
         item(8, "e", Scheme::NoCode),
+        ItemInfo { kind: link, oti: empty, ..item(10, "f", Scheme::NoCode) },
+        ItemInfo { kind: ItemKind::HardLink("d".to_owned()), ..item(11, "g", Scheme::NoCode) },
+        ItemInfo { kind: ItemKind::Directory, oti: empty, ..item(12, "h", Scheme::NoCode) },
     ];
     ServerMessage::Page { query: 1, items, total: 10, next: Some(4) }
 }

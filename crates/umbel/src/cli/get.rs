@@ -9,12 +9,15 @@ use serde_json::json;
 use umbel_engine::repository::receiver::Brought;
 use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
+use umbel_store::sink::{Change, Links, Purpose};
 
 use super::credentials::CredentialArgs;
 use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
+use super::teller::{
+    ChangeArgs, Looked, Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there,
+};
 use super::token::TokenFileArgs;
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
@@ -43,13 +46,23 @@ pub(super) struct GetArgs {
     /// command exits with 1
     #[arg(long)]
     overwrite: bool,
+    /// When everything is there, remove from DIR what the server does not offer. Hidden files at
+    /// the top of DIR stay without --hidden
+    #[arg(long, conflicts_with_all = ["patterns", "atomic"])]
+    delete: bool,
+    #[command(flatten)]
+    changes: ChangeArgs,
     /// Make DIR a link to a directory with exactly these items: it goes from the release before to
     /// the new one in one rename, when everything is there
-    #[arg(long, conflicts_with = "overwrite")]
+    #[arg(long, conflicts_with_all = ["overwrite", "itemize", "dry_run", "verify"])]
     atomic: bool,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
+    /// Symbolic links to make: `inside` (those that stay in DIR, as their texts say), `all` or
+    /// `none`
+    #[arg(long, value_name = "WHICH", default_value = "inside")]
+    links: Links,
     /// Interface on which multicast arrives, by name or address [default: the route's]
     #[arg(long, value_name = "NAME|ADDRESS")]
     interface: Option<String>,
@@ -78,6 +91,7 @@ pub(super) struct GetArgs {
 /// If nothing can be received at all.
 pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
+    let changes = args.changes;
     let mut url = args.url;
     url.token = args.token_file.token(args.token, url.token)?;
     let options = GetOptions {
@@ -88,19 +102,29 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         durable: !args.no_sync,
         overwrite: args.overwrite,
         hidden: args.hidden,
+        delete: args.delete,
+        purpose: changes.purpose(),
+        links: args.links,
         atomic: args.atomic,
         ..GetOptions::new(url, args.output)
     };
-    let teller = Arc::new(Teller::new(output));
+    let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
     let summary = get(options, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter.clear();
-    finish(&summary?, output)
+    finish(&summary?, changes, output)
 }
 
-fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
-    output.json(&json!({ "event": "done", "summary": summary, "ok": summary.is_whole() }));
+fn finish(summary: &Summary, changes: ChangeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let looks = changes.purpose() == Purpose::Look;
+    let differing = summary.differing + if looks { summary.removed } else { 0 };
+    let ok = summary.is_whole() && !changes.finds_fault(differing);
+    output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    if looks && summary.is_whole() {
+        changes.finish_look(Looked { same: summary.already_there, differing }, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     tracing::info!(
         "{}, {} lost, {}, {} by unicast, {} damaged, announcements {}",
         counted(summary.packets, "packet"),
@@ -114,6 +138,13 @@ fn finish(summary: &Summary, output: &Output) -> anyhow::Result<ExitCode> {
     if summary.resumed_bytes > 0 {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));
+    }
+    if summary.left_out > 0 {
+        let files = counted(summary.left_out, "file");
+        output.note(format!("not offered, as the server could not read or name them: {files}"));
+    }
+    if let Some(line) = removed_line(summary.removed) {
+        output.note(line);
     }
     if let Some(line) = dropped_line(summary.dropped_here) {
         output.note(line);
@@ -214,6 +245,14 @@ impl Observer for Teller<Snapshot> {
 
     fn already_there(&self, name: &str) {
         self.tell_already_there(name);
+    }
+
+    fn changed(&self, path: &str, change: Change) {
+        self.tell_changed(path, change);
+    }
+
+    fn removed(&self, path: &Path) {
+        self.tell_removed(path);
     }
 
     fn failed(&self, name: &str, reason: &str) {

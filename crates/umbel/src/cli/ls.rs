@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use serde_json::json;
 use umbel_engine::units::{ByteCount, counted};
 use umbel_net::session::SessionUrl;
+use umbel_wire::repository::ItemKind;
 
 use super::credentials::CredentialArgs;
+use super::files::described;
 use super::output::{Output, plain};
 use super::token::TokenFileArgs;
 use crate::list::{Listing, list};
@@ -42,7 +44,17 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let mut bytes = 0;
     let Listing { items, missing } =
         list(&url, args.credentials.load()?, &args.patterns, |item| {
-            bytes += item.oti.object_len;
+            // What has another name is counted once.
+            bytes += if item.kind.is_file() { item.oti.object_len } else { 0 };
+            let link = match &item.kind {
+                ItemKind::Link(text) => Some(text.as_str()),
+                _ => None,
+            };
+            let same_as = match &item.kind {
+                ItemKind::HardLink(name) => Some(name.as_str()),
+                _ => None,
+            };
+            let (_, leads) = described(&item.kind);
             let digest = (item.digest.0 != [0; 32]).then(|| item.digest.to_string());
             output.json(&json!({
                 "event": "item",
@@ -51,9 +63,11 @@ pub(super) fn run(args: LsArgs, output: &Output) -> anyhow::Result<ExitCode> {
                 "digest": digest,
                 "media_type": item.media_type,
                 "modified_ns": item.modified_ns,
+                "link": link,
+                "same_as": same_as,
             }));
             output.result(format!(
-                "{:>10}  {:<24} {}",
+                "{:>10}  {:<24} {}{leads}",
                 ByteCount(item.oti.object_len).to_string(),
                 plain(&item.media_type),
                 plain(&item.name)

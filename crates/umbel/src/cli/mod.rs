@@ -4,6 +4,7 @@ mod credentials;
 mod demo;
 mod doctor;
 mod duration;
+mod files;
 mod gateway;
 mod get;
 mod groups;

@@ -11,13 +11,16 @@ use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{Brought, Start};
 use umbel_engine::units::{ByteCount, counted, rate_text};
 use umbel_net::session::Pin;
+use umbel_store::sink::{Change, Links, Purpose};
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
 use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
-use super::teller::{Since, TELL_EVERY, Teller, dropped_line, rate, there};
+use super::teller::{
+    ChangeArgs, Looked, Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there,
+};
 use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
@@ -50,9 +53,19 @@ pub(super) struct RecvArgs {
     /// exits with 1
     #[arg(long)]
     overwrite: bool,
+    /// When all of the feed is there, remove from the directory what it does not have. Hidden files
+    /// at the top stay without --hidden
+    #[arg(long)]
+    delete: bool,
+    #[command(flatten)]
+    changes: ChangeArgs,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
+    /// Symbolic links to make: `inside` (those that stay in the directory, as their texts say),
+    /// `all` or `none`
+    #[arg(long, value_name = "WHICH", default_value = "inside")]
+    links: Links,
     /// First content to receive: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
     from: Start,
@@ -137,6 +150,9 @@ impl RecvArgs {
             durable: !self.no_sync,
             overwrite: self.overwrite,
             hidden: self.hidden,
+            links: self.links,
+            delete: self.delete,
+            purpose: self.changes.purpose(),
             recovery: self.recovery,
             cost: self.cost,
             state_dir: self.state_dir,
@@ -152,17 +168,25 @@ impl RecvArgs {
 /// If the feed is not complete at the end.
 pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let teller = Arc::new(Teller::new(output));
+    let changes = args.changes;
+    let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
     let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter.clear();
-    finish(&summary?, output)
+    finish(&summary?, changes, output)
 }
 
-fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
-    let ok = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
+fn finish(summary: &RecvSummary, changes: ChangeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    let is_whole = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
+    let looks = changes.purpose() == Purpose::Look;
+    let differing = summary.differing + if looks { summary.removed } else { 0 };
+    let ok = is_whole && !changes.finds_fault(differing);
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
+    if looks && is_whole {
+        changes.finish_look(Looked { same: summary.already_there, differing }, output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     tracing::info!(
         "{}, {} lost, {} ({} from helpers for {}), {} fetched, {}, {}; discarded: {}",
         counted(summary.packets, "packet"),
@@ -184,6 +208,9 @@ fn finish(summary: &RecvSummary, output: &Output) -> anyhow::Result<ExitCode> {
     }
     if summary.repairs_sent > 0 {
         output.note(format!("{} sent to others", counted(summary.repairs_sent, "repair")));
+    }
+    if let Some(line) = removed_line(summary.removed) {
+        output.note(line);
     }
     if let Some(line) = dropped_line(summary.dropped_here) {
         output.note(line);
@@ -336,6 +363,14 @@ impl RecvObserver for Teller<RecvSnapshot> {
 
     fn already_there(&self, name: &str) {
         self.tell_already_there(name);
+    }
+
+    fn changed(&self, path: &str, change: Change) {
+        self.tell_changed(path, change);
+    }
+
+    fn removed(&self, path: &Path) {
+        self.tell_removed(path);
     }
 
     fn failed(&self, name: &str, reason: &str) {

@@ -17,6 +17,7 @@ use umbel_wire::feed::{FeedContent, Recovery};
 use umbel_wire::session::SessionName;
 
 use super::duration::parse_duration;
+use super::files::FilesArgs;
 use super::output::{Output, plain};
 use super::pace::PaceArgs;
 use super::teller::{Since, TELL_EVERY, Teller, rate};
@@ -109,10 +110,8 @@ pub(super) struct SendArgs {
     /// MTU of the path; data packets carry 100 bytes less [default: the interface's, at most 1500]
     #[arg(long)]
     mtu: Option<u16>,
-    /// Send files and directories, too, whose names begin with `.` at the top; receivers need
-    /// --hidden to write them
-    #[arg(long)]
-    hidden: bool,
+    #[command(flatten)]
+    files: FilesArgs,
     /// Time to serve late receivers when all others have everything
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = parse_duration)]
     linger: Duration,
@@ -176,7 +175,9 @@ impl SendArgs {
             recovery: self.recovery,
             linger: self.linger,
             state_dir: self.state_dir,
-            hidden: self.hidden,
+            hidden: self.files.hidden,
+            follow_links: self.files.follow_links,
+            patterns: self.files.patterns(),
             ..SendOptions::new(what, self.name)
         })
     }
@@ -194,6 +195,13 @@ fn read_list(path: &Path) -> anyhow::Result<AdmitList> {
 ///
 /// If nothing can be sent, or a receiver does not have everything at the end.
 pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
+    if args.files.dry_run && args.paths.iter().any(|path| path == Path::new("-")) {
+        bail!("`-` is a pipe, of which nothing is known beforehand");
+    }
+    if args.files.dry_run {
+        let state_dir = args.state_dir.as_deref();
+        return args.files.list(&args.paths, false, state_dir, output);
+    }
     let signals = signals::watch()?;
     let options = args.options()?;
     let takes_keys = matches!(options.what, What::Paths(_)) && output.draws();

@@ -16,6 +16,7 @@ use umbel_wire::{Channel, Scheme};
 
 use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_served};
 use super::duration::parse_seconds;
+use super::files::FilesArgs;
 use super::meter::Meter;
 use super::output::{Output, plain};
 use super::pace::PaceArgs;
@@ -96,10 +97,8 @@ pub(super) struct ServeArgs {
     token: Option<String>,
     #[command(flatten)]
     token_file: TokenFileArgs,
-    /// Publish files and directories, too, whose names begin with `.` in the directory itself;
-    /// clients need --hidden to get them
-    #[arg(long)]
-    hidden: bool,
+    #[command(flatten)]
+    files: FilesArgs,
     #[command(flatten)]
     pace: PaceArgs,
     #[command(flatten)]
@@ -170,7 +169,9 @@ impl ServeArgs {
             token: self.token_file.demanded(self.token)?,
             identity: load_identity(files.cert.as_ref(), files.key.as_ref())?.map(Arc::new),
             clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
-            hidden: self.hidden,
+            hidden: self.files.hidden,
+            follow_links: self.files.follow_links,
+            patterns: self.files.patterns(),
             rescan: self.rescan,
             ..ServeOptions::new(self.paths, state_dir)
         })
@@ -184,6 +185,9 @@ impl ServeArgs {
 /// If the server cannot start, or its channel fails.
 pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
+    if args.files.dry_run {
+        return args.files.list(&args.paths, true, args.state_dir.as_deref(), output);
+    }
     let strict = args.strict;
     let mut options = args.options()?;
     options.prepare()?;

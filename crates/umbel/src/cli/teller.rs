@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 use umbel_engine::units::{counted, rate_text};
+use umbel_store::sink::{Change, Purpose};
 
 use super::meter::Meter;
 use super::output::{Output, plain};
@@ -18,6 +19,8 @@ pub(super) const TELL_EVERY: Duration = Duration::from_millis(200);
 pub(super) struct Teller<S> {
     pub(super) output: Output,
     pub(super) meter: Meter,
+    /// Whether each change is told.
+    itemizes: bool,
     /// Time and content of the last progress event.
     told: Mutex<Option<(Instant, S)>>,
     log: Mutex<Log<S>>,
@@ -57,6 +60,71 @@ pub(super) fn dropped_line(datagrams: u64) -> Option<String> {
     })
 }
 
+/// Returns the line about what was removed, if there is anything.
+pub(super) fn removed_line(removed: u64) -> Option<String> {
+    (removed > 0).then(|| format!("removed, as the source does not have it: {removed}"))
+}
+
+/// Options that say what is told of changes, and whether anything is brought at all.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct ChangeArgs {
+    /// Tell each change in a line: new, replaced (what --overwrite allows), attributes or removed,
+    /// and a path in the directory
+    #[arg(long)]
+    itemize: bool,
+    /// Receive nothing, and tell what would change as --itemize does
+    #[arg(long, conflicts_with = "verify")]
+    dry_run: bool,
+    /// Receive nothing, and compare what is there with the source's list: tells what is not the
+    /// same, and exits with 1 if anything is
+    #[arg(long)]
+    verify: bool,
+}
+
+impl ChangeArgs {
+    pub(super) fn purpose(self) -> Purpose {
+        match self {
+            ChangeArgs { dry_run: true, .. } | ChangeArgs { verify: true, .. } => Purpose::Look,
+            ChangeArgs { itemize: true, .. } => Purpose::BringAndTell,
+            ChangeArgs { .. } => Purpose::Bring,
+        }
+    }
+
+    pub(super) fn itemizes(self) -> bool {
+        self.purpose() != Purpose::Bring
+    }
+
+    /// Returns whether so many differences are a failure.
+    pub(super) fn finds_fault(self, differing: u64) -> bool {
+        self.verify && differing > 0
+    }
+
+    /// Says what a look has found.
+    ///
+    /// # Errors
+    ///
+    /// If it was to verify, and something differs.
+    pub(super) fn finish_look(self, found: Looked, output: &Output) -> anyhow::Result<()> {
+        let Looked { same, differing } = found;
+        let same = counted(same, "item");
+        match (self.verify, differing) {
+            (true, 0) => output.note(format!("nothing differs from the source: {same}")),
+            (true, _) => anyhow::bail!("differs from the source: {differing}; the same: {same}"),
+            (false, _) => output.note(format!("to be changed: {differing}; already there: {same}")),
+        }
+        Ok(())
+    }
+}
+
+/// What a look has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    /// Items that are as the source has them.
+    pub(super) same: u64,
+    /// Items that are not, and what would be removed.
+    pub(super) differing: u64,
+}
+
 /// Returns the part of a summary about items that needed not be received.
 pub(super) fn there(already: u64) -> String {
     if already > 0 { format!("; {already} already there") } else { String::new() }
@@ -67,9 +135,15 @@ impl<S: Clone + Default + Serialize> Teller<S> {
         Teller {
             output: output.clone(),
             meter: Meter::new(output),
+            itemizes: false,
             told: Mutex::new(None),
             log: Mutex::new(Log { last: None, from: None }),
         }
+    }
+
+    /// Has each change told, if so.
+    pub(super) fn itemizing(self, itemizes: bool) -> Teller<S> {
+        Teller { itemizes, ..self }
     }
 
     /// Sends programs a progress event, unless the last one is less than `interval` ago. The
@@ -103,6 +177,25 @@ impl<S: Clone + Default + Serialize> Teller<S> {
     pub(super) fn tell_already_there(&self, name: &str) {
         tracing::debug!("{}: was there", plain(name));
         self.output.json(&json!({ "event": "already-there", "name": name }));
+    }
+
+    pub(super) fn tell_changed(&self, path: &str, change: Change) {
+        let word = match change {
+            Change::New => "new",
+            Change::Replaced => "replaced",
+            Change::Attributes => "attributes",
+        };
+        self.output.json(&json!({ "event": "change", "change": word, "path": path }));
+        self.output.result(format!("{word:<10}  {}", plain(path)));
+    }
+
+    pub(super) fn tell_removed(&self, path: &Path) {
+        let path = path.display().to_string();
+        tracing::debug!("{}: removed", plain(&path));
+        self.output.json(&json!({ "event": "removed", "path": path }));
+        if self.itemizes {
+            self.output.result(format!("removed     {}", plain(&path)));
+        }
     }
 
     pub(super) fn tell_failed(&self, name: &str, reason: &str) {

@@ -8,7 +8,6 @@ use anyhow::{Context, bail};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use umbel_store::{Repository, RepositoryOptions};
-use umbel_wire::repository::ItemKind;
 
 use super::plan::Wanted;
 
@@ -57,7 +56,7 @@ pub(super) fn list(dir: &Path) -> anyhow::Result<Vec<Wanted>> {
     let repository = Repository::open(dir, RepositoryOptions::default())
         .with_context(|| format!("cannot serve {}", dir.display()))?;
     let everything = repository.catalog().select(&[], 0, usize::MAX)?;
-    let items = everything.items.iter().filter(|item| item.kind() == ItemKind::File);
+    let items = everything.items.iter().filter(|item| item.kind().is_file());
     let items: Vec<Wanted> =
         items.map(|item| Wanted { name: item.name().to_owned(), bytes: item.size() }).collect();
     if items.is_empty() {

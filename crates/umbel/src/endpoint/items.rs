@@ -1,11 +1,12 @@
 //! Items or files that a command receives, and their results.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::units::counted;
-use umbel_store::sink::Unkept;
-use umbel_wire::repository::{ItemInfo, ItemKind};
+use umbel_store::sink::{NameOutcome, NamedFile, Unkept};
+use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
 /// An item or file that was not received.
@@ -17,14 +18,37 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// Returns a line that says what files could not keep, if there is anything.
-pub(crate) fn unkept_line(Unkept { permissions, times }: Unkept) -> Option<String> {
-    let parts = [("permissions", permissions), ("times", times)].into_iter();
-    let parts: Vec<String> = parts
-        .filter(|(_, files)| *files > 0)
-        .map(|(what, files)| format!("{what} of {}", counted(files, "file")))
-        .collect();
-    (!parts.is_empty()).then(|| format!("not kept by the target: {}", parts.join(", ")))
+/// Returns lines that say what files could not keep, and which links were not made, if there is
+/// anything.
+pub(crate) fn unkept_lines(unkept: Unkept) -> Vec<String> {
+    let Unkept { permissions, times, links, hard_links, links_out } = unkept;
+    let of_files = [("permissions", permissions), ("times", times)].into_iter();
+    let of_files = of_files.filter(|(_, files)| *files > 0);
+    let mut parts: Vec<String> =
+        of_files.map(|(what, files)| format!("{what} of {}", counted(files, "file"))).collect();
+    if links > 0 {
+        parts.push(counted(links, "symbolic link"));
+    }
+    if hard_links > 0 {
+        parts.push(format!("{}, copied", counted(hard_links, "hard link")));
+    }
+    let unkept =
+        (!parts.is_empty()).then(|| format!("not kept by the target: {}", parts.join(", ")));
+    let out = (links_out > 0).then(|| {
+        let links = counted(links_out, "symbolic link");
+        format!("not made, since it may lead out of the directory: {links}; --links all makes them")
+    });
+    unkept.into_iter().chain(out).collect()
+}
+
+/// Names that were in the last list of items.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed(Arc<Mutex<HashSet<String>>>);
+
+impl Listed {
+    pub(crate) fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// An item under way.
@@ -55,6 +79,10 @@ pub(crate) struct Items {
     /// Bytes of incomplete items that an earlier run had written.
     pub(crate) resumed_bytes: u64,
     pub(crate) failures: Vec<Failure>,
+    /// Items that are not as the source has them, where they are only looked at.
+    pub(crate) differing: u64,
+    /// Links that are not made.
+    links_left: u64,
     /// Items that the server could not serve in the version that it had offered: why, and in which
     /// round of asking.
     gone: BTreeMap<String, (String, u32)>,
@@ -162,9 +190,10 @@ impl Items {
 
     /// Sets all expected items.
     pub(crate) fn expect(&mut self, items: &[ItemInfo]) {
-        let bytes = items.iter().map(|item| item.oti.object_len);
-        let files = items.iter().filter(|item| item.kind != ItemKind::Directory);
-        self.expected = Some((files.count() as u64, bytes.fold(0, u64::saturating_add)));
+        let files = items.iter().filter(|item| item.kind.is_file());
+        let bytes = files.map(|item| item.oti.object_len);
+        let count = items.iter().filter(|item| !item.kind.is_directory()).count();
+        self.expected = Some((count as u64, bytes.fold(0, u64::saturating_add)));
     }
 
     /// Returns whether the item was settled before.
@@ -212,6 +241,35 @@ impl Items {
         self.settled.insert((info.name.clone(), info.digest));
     }
 
+    /// Notes that a link was made.
+    pub(crate) fn made(&mut self, info: &ItemInfo) {
+        self.done += 1;
+        self.settled.insert((info.name.clone(), info.digest));
+    }
+
+    /// Notes that a link is not made, which is no failure.
+    pub(crate) fn leave_out(&mut self, info: &ItemInfo) {
+        self.links_left += 1;
+        self.settled.insert((info.name.clone(), info.digest));
+    }
+
+    /// Notes that an item is not as the source has it, which is only looked at.
+    pub(crate) fn differs(&mut self, info: &ItemInfo) {
+        self.differing += 1;
+        self.settled.insert((info.name.clone(), info.digest));
+    }
+
+    /// Notes what became of another name of a file.
+    pub(crate) fn named(&mut self, NamedFile { name, result }: &NamedFile) {
+        match result {
+            Ok(NameOutcome::WasThere) => self.already_there += 1,
+            Ok(NameOutcome::Made(_)) => self.done += 1,
+            Err(error) => {
+                self.failures.push(Failure { name: name.clone(), reason: error.to_string() });
+            }
+        }
+    }
+
     /// Notes that an item under way was brought to its place by somebody else. Returns its name.
     pub(crate) fn appeared(&mut self, toi: Toi) -> Option<String> {
         let item = self.underway.remove(&toi)?;
@@ -251,7 +309,8 @@ impl Items {
     pub(crate) fn counts(&self) -> (u64, u64) {
         let there = self.done + self.already_there;
         let known = there + self.underway.len() as u64 + self.failures.len() as u64;
-        (self.expected.map_or(known, |(items, _)| items), there)
+        let known = self.expected.map_or(known + self.links_left, |(items, _)| items);
+        (known, there + self.links_left)
     }
 
     /// Returns the bytes of the items known so far.
@@ -267,14 +326,21 @@ impl Items {
 
 #[cfg(test)]
 mod tests {
+    use umbel_wire::repository::ItemKind;
+
     use super::*;
 
     #[test]
     fn what_a_target_cannot_keep_is_one_line() {
-        assert_eq!(unkept_line(Unkept::default()), None);
-        let some = unkept_line(Unkept { permissions: 3, times: 1 });
+        assert_eq!(unkept_lines(Unkept::default()), [""; 0]);
+        let some = Unkept { permissions: 3, times: 1, ..Unkept::default() };
         let line = "not kept by the target: permissions of 3 files, times of 1 file";
-        assert_eq!(some.as_deref(), Some(line));
+        assert_eq!(unkept_lines(some), [line]);
+        let links = Unkept { links: 1, hard_links: 2, links_out: 3, ..Unkept::default() };
+        let kept = "not kept by the target: 1 symbolic link, 2 hard links, copied";
+        let out = "not made, since it may lead out of the directory: 3 symbolic links; --links all \
+                   makes them";
+        assert_eq!(unkept_lines(links), [kept, out]);
     }
 
     #[test]

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use umbel_engine::host::{Host, Io, Piece, PortSpec, SessionNews, Trouble};
-use umbel_engine::repository::receiver::{Brought, Held, ReceiverCommandError, ReceiverStats};
+use umbel_engine::repository::receiver::{Brought, ReceiverCommandError, ReceiverStats};
 use umbel_engine::repository::{Receiver, ReceiverCommand, ReceiverEvent};
 use umbel_engine::symbols::SymbolSink;
 use umbel_engine::units::{Rate, counted, rate_text};
 use umbel_engine::{Address, Instant, SessionId};
-use umbel_store::sink::SinkEvent;
+use umbel_store::sink::{NameOutcome, SinkEvent};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
 use super::Summary;
 use super::progress::{Observer, Snapshot};
+use super::store::{Added, ItemStore};
 use super::unicast::Streams;
 use crate::endpoint::Items;
 
@@ -40,45 +41,6 @@ pub(crate) enum Input {
     Sink(SinkEvent),
     /// The user interrupts the reception.
     Interrupt,
-}
-
-/// State of an item when it is added to a store.
-#[derive(Debug)]
-pub(crate) enum Added {
-    /// All of the item is present.
-    AlreadyThere,
-    /// It is a directory, which is there now.
-    Directory,
-    /// These parts are present, with this number of bytes.
-    Parts(Held, u64),
-}
-
-/// A store that keeps items. The engine stores symbols by its own handle.
-pub(crate) trait ItemStore {
-    /// The engine's handle.
-    type Sink: SymbolSink;
-
-    /// Adds an item that is to be received.
-    ///
-    /// # Errors
-    ///
-    /// One line that says why it cannot be kept.
-    fn add(&mut self, info: &ItemInfo) -> Result<Added, String>;
-
-    /// Drops an item that is no longer wanted.
-    fn cancel(&mut self, toi: Toi);
-
-    /// Compares the blocks of an item with these digests, and drops those that differ.
-    fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>);
-
-    /// Notes that a list of the server's items begins.
-    fn begin_list(&mut self) {}
-
-    /// Notes that an item of this name is in the list.
-    fn list(&mut self, _name: &str) {}
-
-    /// Returns whether data of an earlier run or session may be present.
-    fn may_hold_something(&self) -> bool;
 }
 
 /// Request of a client, and how long it tries.
@@ -109,6 +71,8 @@ pub(crate) struct GetHost<S> {
     ask_again_at: Option<Instant>,
     items: Items,
     query: u32,
+    /// Number of items in the list so far.
+    listed: u64,
     /// Whether the missing parts of each item are asked for separately.
     hold: bool,
     /// Channels of multicast data and of announcements.
@@ -142,6 +106,7 @@ impl<S: ItemStore> GetHost<S> {
             ask_again_at: None,
             items,
             query: 0,
+            listed: 0,
             hold: false,
             channels: [None; 2],
             streams: Streams::default(),
@@ -178,6 +143,9 @@ impl<S: ItemStore> GetHost<S> {
             sealed: self.sealed,
             naks: stats.naks,
             vanished: self.items.vanished.clone(),
+            left_out: self.items.left_out,
+            removed: 0,
+            differing: self.items.differing,
             rounds: self.items.round + 1,
             failures: self.items.into_failures(),
             interrupted: !self.finished,
@@ -253,6 +221,7 @@ impl<S: ItemStore> GetHost<S> {
     /// Asks for the items.
     fn request(&mut self, io: &mut Machine<'_, S>) {
         self.query += 1;
+        self.listed = 0;
         self.store.begin_list();
         // The parts that are present must be known before anything is asked for.
         self.hold = self.store.may_hold_something();
@@ -362,15 +331,14 @@ impl<S: ItemStore> GetHost<S> {
             Ok(Added::AlreadyThere) => {
                 self.items.was_there(&info);
                 self.observer.already_there(&info.name);
-                if requested {
-                    tell(io, ReceiverCommand::Done { toi });
-                }
             }
-            Ok(Added::Directory) => {
-                if requested {
-                    tell(io, ReceiverCommand::Done { toi });
-                }
+            Ok(Added::Directory | Added::OtherName) => {}
+            Ok(Added::Link(path)) => {
+                self.items.made(&info);
+                self.observer.item(&info.name, &path, 0);
             }
+            Ok(Added::LeftOut) => self.items.leave_out(&info),
+            Ok(Added::Differs) => self.items.differs(&info),
             Ok(Added::Parts(held, bytes)) => {
                 // Later sessions find the parts that this run itself has written.
                 if self.session == SessionId(0) {
@@ -382,6 +350,7 @@ impl<S: ItemStore> GetHost<S> {
                     self.store.cancel(toi);
                     self.fail_item(toi, &error.to_string());
                 }
+                return;
             }
             Err(reason) => {
                 self.items.refuse(&info, &reason);
@@ -389,6 +358,22 @@ impl<S: ItemStore> GetHost<S> {
                 if requested {
                     tell(io, ReceiverCommand::Cancel { toi });
                 }
+                return;
+            }
+        }
+        if requested {
+            tell(io, ReceiverCommand::Done { toi });
+        }
+    }
+
+    /// Gives files their other names.
+    fn name_files(&mut self) {
+        for named in self.store.name_files() {
+            self.items.named(&named);
+            match &named.result {
+                Ok(NameOutcome::WasThere) => self.observer.already_there(&named.name),
+                Ok(NameOutcome::Made(path)) => self.observer.item(&named.name, path, 0),
+                Err(error) => self.observer.failed(&named.name, &error.to_string()),
             }
         }
     }
@@ -474,7 +459,10 @@ impl<S: ItemStore> GetHost<S> {
         let outstanding = io.engine().outstanding();
         if self.items.all_settled() && outstanding == 0 {
             let waits = self.items.misses_versions() && self.ask_again_later(io.now());
-            self.finished |= !waits;
+            if !waits && !self.finished {
+                self.name_files();
+                self.finished = true;
+            }
         }
         if self.finished || self.fatal.is_some() {
             self.end(io);
@@ -526,12 +514,14 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
                 self.fail(reason);
             }
-            ReceiverEvent::Page { query, items, next, .. } if query == self.query => {
+            ReceiverEvent::Page { query, items, total, next } if query == self.query => {
+                self.listed += items.len() as u64;
                 for info in items {
                     self.take_item(io, info);
                 }
                 if next.is_none() {
                     self.items.complete_list();
+                    self.items.left_out = total.saturating_sub(self.listed);
                     let (items, there) = self.items.counts();
                     let items = counted(items, "item");
                     tracing::info!("the list is complete: {items}, {there} already there");

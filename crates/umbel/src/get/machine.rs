@@ -1,9 +1,8 @@
 //! The real machine of a client's host: its ports and its disk.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use umbel_engine::SessionId;
@@ -17,12 +16,13 @@ use umbel_net::session::{
     ClientError, ClientEvent, ClientSession, ConnectOptions, Credentials, SessionUrl,
 };
 use umbel_net::udp::{Discard, ReceiverOptions, SenderOptions};
-use umbel_store::sink::{self, DiskSink, HeldParts};
+use umbel_store::sink::{self, Change, DiskSink, HeldParts, NamedFile, SinkError};
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
-use super::host::{Added, ItemStore};
 use super::progress::{Observer, Snapshot};
+use super::store::{Added, ItemStore};
+use crate::endpoint::Listed;
 
 /// Interface and channel of incoming multicast, known once the channel was opened.
 type Listening = Arc<Mutex<Option<(Interface, Channel)>>>;
@@ -147,6 +147,14 @@ impl Observer for Diagnosing {
         self.observer.already_there(name);
     }
 
+    fn changed(&self, path: &str, change: Change) {
+        self.observer.changed(path, change);
+    }
+
+    fn removed(&self, path: &std::path::Path) {
+        self.observer.removed(path);
+    }
+
     fn failed(&self, name: &str, reason: &str) {
         self.observer.failed(name, reason);
     }
@@ -180,20 +188,10 @@ pub(super) struct Directory {
     listed: Option<Listed>,
 }
 
-/// Names that were in the last list of items.
-#[derive(Clone, Default)]
-pub(super) struct Listed(Arc<Mutex<HashSet<String>>>);
-
-impl Listed {
-    pub(super) fn names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Directory {
-    /// Creates it; `is_release` if it is to have exactly what the server offers.
-    pub(super) fn new(path: PathBuf, sink: DiskSink, is_release: bool) -> Directory {
-        Directory { path, sink, listed: is_release.then(Listed::default) }
+    /// Creates it; `is_mirror` if it is to have exactly what the server offers.
+    pub(super) fn new(path: PathBuf, sink: DiskSink, is_mirror: bool) -> Directory {
+        Directory { path, sink, listed: is_mirror.then(Listed::default) }
     }
 
     /// Returns the names in the list of items.
@@ -206,9 +204,16 @@ impl ItemStore for Directory {
     type Sink = DiskSink;
 
     fn add(&mut self, info: &ItemInfo) -> Result<Added, String> {
-        match self.sink.add(info).map_err(|error| error.to_string())? {
+        let held = match self.sink.add(info) {
+            Err(SinkError::Differs { .. }) => return Ok(Added::Differs),
+            other => other.map_err(|error| error.to_string())?,
+        };
+        match held {
             sink::Held::AlreadyThere => Ok(Added::AlreadyThere),
             sink::Held::Directory => Ok(Added::Directory),
+            sink::Held::Link(path) => Ok(Added::Link(path)),
+            sink::Held::OtherName => Ok(Added::OtherName),
+            sink::Held::LeftOut => Ok(Added::LeftOut),
             sink::Held::Parts(parts) => {
                 let bytes = held_bytes(&parts, info.oti.symbol_len);
                 Ok(Added::Parts(Held::from(&parts), bytes))
@@ -225,6 +230,7 @@ impl ItemStore for Directory {
     }
 
     fn begin_list(&mut self) {
+        self.sink.begin_list();
         if let Some(listed) = &self.listed {
             listed.names().clear();
         }
@@ -234,6 +240,10 @@ impl ItemStore for Directory {
         if let Some(listed) = &self.listed {
             listed.names().insert(name.to_owned());
         }
+    }
+
+    fn name_files(&mut self) -> Vec<NamedFile> {
+        self.sink.name_files()
     }
 
     fn may_hold_something(&self) -> bool {

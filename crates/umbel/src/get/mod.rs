@@ -13,17 +13,19 @@ pub(crate) mod host;
 mod machine;
 mod progress;
 mod release;
+pub(crate) mod store;
 mod unicast;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
-use umbel_store::sink::{DiskSink, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, SinkOptions};
 use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
@@ -31,7 +33,9 @@ use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
 use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, generator, random, take_turn, unkept_line};
+use crate::endpoint::{
+    Interrupted, KEPT, Turn, Wiring, generator, random, take_turn, unkept_lines,
+};
 
 /// Options of a client: the items to get, and how.
 #[derive(Clone, Debug)]
@@ -59,6 +63,15 @@ pub struct GetOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the directory.
+    pub links: Links,
+    /// Whether everything in the directory goes that the server does not offer, once all that it
+    /// offers is there. Hidden files at the top stay without `hidden`. Only without patterns.
+    /// Default: no.
+    pub delete: bool,
+    /// Whether the items are brought, and changes told, or the directory only compared with the
+    /// server's list, which writes nothing. Default: they are brought.
+    pub purpose: Purpose,
     /// Whether the output is a link to a directory, which goes to one with exactly these items once
     /// they are all there. Default: no.
     pub atomic: bool,
@@ -80,6 +93,9 @@ impl GetOptions {
             durable: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
+            delete: false,
+            purpose: Purpose::Bring,
             atomic: false,
             discard: None,
         }
@@ -119,6 +135,12 @@ pub struct Summary {
     pub naks: u64,
     /// Items that the server had offered, and that it does not have any more.
     pub vanished: Vec<String>,
+    /// Files, links and directories that were removed, since the server does not offer them.
+    pub removed: u64,
+    /// Items that are not as the server has them, if the directory was only compared.
+    pub differing: u64,
+    /// Files of the server that it can neither read nor name, if everything was asked for.
+    pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
     pub rounds: u32,
     /// Items not received.
@@ -160,10 +182,15 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, hidden, atomic, .. } = options;
+    let GetOptions { durable, hidden, links, delete, purpose, atomic, .. } = options;
+    if delete && !options.patterns.is_empty() {
+        bail!("--delete needs a request for everything, or what was not asked for would go, too");
+    }
+    let looks = purpose == Purpose::Look;
     // What an earlier run left of a release is this program's own.
     let overwrite = options.overwrite || atomic;
-    let sink_options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
+    let sink_options =
+        SinkOptions { durable, overwrite, hidden, links, purpose, ..SinkOptions::default() };
     let server = SessionUrl { token: None, ..options.url.clone() }.to_string();
     let (release, path, sink, turn) = loop {
         let release = atomic.then(|| Release::after(&options.output)).transpose()?;
@@ -172,17 +199,20 @@ pub fn get(
         let sink = DiskSink::open(&path, sink_options, move |event| {
             mailbox.put(Input::Sink(event));
         })?;
+        if looks {
+            break (release, path, sink, None);
+        }
         match take_turn(sink.claimant(&server), &stop, |line| observer.note(line)) {
             Turn::Interrupted => return Ok(Summary { interrupted: true, ..Summary::default() }),
             // The other run has put this directory in place.
             _ if release.as_ref().is_some_and(Release::is_in_place) => {}
-            turn => break (release, path, sink, turn),
+            turn => break (release, path, sink, Some(turn)),
         }
     };
     if let Some((last, _)) = release.as_ref().and_then(|release| release.last.as_ref()) {
         sink.take_over_from(last);
     }
-    if !atomic {
+    if !atomic && !looks {
         let mut command = options.patterns.clone();
         command.insert(0, server);
         sink.resume(&command.join("\n"));
@@ -198,21 +228,53 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory::new(path, sink.clone(), release.is_some());
+    let store = Directory::new(path, sink.clone(), release.is_some() || delete || looks);
     let listed = store.listed();
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
-    let summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
+    let mut summary = wiring.driver(engine, host).opener(machine.opener()).run()?.finish();
     if summary.as_ref().is_ok_and(|summary| !summary.interrupted) {
         sink.complete();
     }
     let has_all = |summary: &Summary| summary.failures.is_empty() && !summary.interrupted;
     let release = release.map(|release| (release, summary.as_ref().is_ok_and(has_all)));
     if let Some((_, true)) = &release {
-        sink.remove_others(&listed.names())?;
+        sink.remove_others(&listed.names(), Hidden::Go)?;
     }
-    sink.set_directories();
-    if let Some(line) = unkept_line(sink.unkept()) {
+    for (path, change) in sink.changes() {
+        told.changed(&path, change);
+    }
+    let mut not_removed = Ok(());
+    if let Ok(summary) = &mut summary
+        && delete
+    {
+        let is_whole = summary.is_whole() && summary.left_out == 0;
+        let hidden = if hidden { Hidden::Go } else { Hidden::Stay };
+        let remove = || {
+            if looks {
+                return Ok(sink.others(&listed.names(), hidden));
+            }
+            sink.remove_others(&listed.names(), hidden)
+        };
+        if is_whole {
+            match remove() {
+                Ok(removed) => {
+                    for other in removed {
+                        told.removed(&other.path);
+                        summary.removed += 1;
+                    }
+                }
+                Err(error) => not_removed = Err(error),
+            }
+        } else if !summary.interrupted {
+            told.note(KEPT);
+        }
+    }
+    if !looks {
+        sink.set_directories();
+    }
+    not_removed?;
+    for line in unkept_lines(sink.unkept()) {
         told.note(&line);
     }
     if let Some((release, is_whole)) = &release {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::repository::receiver::Brought;
+use umbel_store::sink::Change;
 
 /// Progress of a client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -47,6 +48,12 @@ pub trait Observer: Send + Sync {
 
     /// Called when an item was already present.
     fn already_there(&self, _name: &str) {}
+
+    /// Called for each change at the end, or for what would change, if that is to be told.
+    fn changed(&self, _path: &str, _change: Change) {}
+
+    /// Called when something was removed that the server does not offer.
+    fn removed(&self, _path: &std::path::Path) {}
 
     /// Called when an item cannot be received.
     fn failed(&self, _name: &str, _reason: &str) {}

@@ -190,7 +190,7 @@ impl Librarian {
             Err(error) => self.fail(session, query, error.to_string()),
             Ok(page) if page.total == 0 => self.fail(session, query, nothing(patterns)),
             Ok(page) => {
-                let shown = |item: &Arc<Item>| ItemInfo { holes: None, ..item.info() };
+                let shown = |item: &Arc<Item>| ItemInfo { holes: None, ..page.info(item) };
                 let items = page.items.iter().map(shown).collect();
                 let (total, next) = (page.total, page.next);
                 self.page(session, query, items, (total, next), false);
@@ -220,11 +220,13 @@ impl Librarian {
                 return None;
             }
         };
+        let left_out = if patterns.is_empty() { catalog.skipped().failures() } else { 0 };
+        let total = page.total + left_out;
         let mut items = Vec::new();
         let mut room = control::MAX_BODY as usize / 2;
         let mut since = Instant::now();
         for item in &page.items {
-            let mut info = item.info();
+            let mut info = page.info(item);
             match catalog.digest(item.toi()) {
                 Ok(digest) => info.digest = digest,
                 Err(error) => {
@@ -234,7 +236,7 @@ impl Librarian {
                     let toi = item.toi();
                     items.push(info);
                     let items = std::mem::take(&mut items);
-                    self.page(session, query, items, (page.total, Some(1)), wanted);
+                    self.page(session, query, items, (total, Some(1)), wanted);
                     self.mailbox.put(SourceCommand::Gone { toi, reason });
                     continue;
                 }
@@ -243,12 +245,12 @@ impl Librarian {
             items.push(info);
             if room == 0 || since.elapsed() > PAGE_TIME {
                 let items = std::mem::take(&mut items);
-                self.page(session, query, items, (page.total, Some(1)), wanted);
+                self.page(session, query, items, (total, Some(1)), wanted);
                 room = control::MAX_BODY as usize / 2;
                 since = Instant::now();
             }
         }
-        self.page(session, query, items, (page.total, page.next), wanted);
+        self.page(session, query, items, (total, page.next), wanted);
         page.next
     }
 

@@ -41,7 +41,7 @@ use umbel_net::session::{
     Authorities, Host, Identity, Pin, ServerEndpoint, ServerOptions, SessionServer, SessionUrl,
 };
 use umbel_net::udp::SenderOptions;
-use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions};
+use umbel_store::{BlockReader, Patterns, ReaderOptions, Repository, RepositoryOptions};
 use umbel_wire::alc::DataHeader;
 use umbel_wire::repository::GroupSecret;
 use umbel_wire::sealed::SealedHeader;
@@ -102,6 +102,11 @@ pub struct ServeOptions {
     pub clients: Option<Arc<Authorities>>,
     /// Whether hidden files at the top of a directory are published. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are served as the files that they lead to. Default: no, as links.
+    pub follow_links: bool,
+    /// Files of directories that are left out, beside those that `.umbelignore` says. Default:
+    /// none.
+    pub patterns: Patterns,
     /// Interval at which the path is scanned for changes; zero: never.
     pub rescan: Duration,
 }
@@ -130,6 +135,8 @@ impl ServeOptions {
             identity: None,
             clients: None,
             hidden: false,
+            follow_links: false,
+            patterns: Patterns::default(),
             rescan: Duration::from_secs(2),
         }
     }
@@ -167,6 +174,8 @@ impl ServeOptions {
             max_block_symbols: self.block_symbols,
             own: crate::state::own(Some(&self.state_dir)),
             hidden: self.hidden,
+            follow_links: self.follow_links,
+            patterns: self.patterns.clone(),
             ..RepositoryOptions::default()
         }
     }

@@ -9,7 +9,7 @@ use umbel_engine::shares::Origin;
 use umbel_engine::units::Rate;
 use umbel_net::session::SessionHandle;
 use umbel_store::{BlockReader, Repository};
-use umbel_wire::repository::{GroupSecret, ItemKind, Need};
+use umbel_wire::repository::{GroupSecret, Need};
 use umbel_wire::{Oti, Toi};
 
 use super::courier::Couriers;
@@ -61,7 +61,7 @@ impl Staff for Threads {
 
     fn counts(&self, toi: Toi) -> bool {
         let item = self.repository.catalog().get(toi);
-        item.is_none_or(|item| item.kind() != ItemKind::Directory)
+        item.is_none_or(|item| !item.kind().is_directory())
     }
 
     fn serve_unicast(&mut self, session: SessionId, toi: Toi, need: Need) {

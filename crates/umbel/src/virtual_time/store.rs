@@ -14,7 +14,7 @@ use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Digest, Toi};
 
 use super::later::Later;
-use crate::get::host::{Added, ItemStore};
+use crate::get::store::{Added, ItemStore};
 
 /// A disk. Clones are the same disk: an engine, a host and the next run of the host share it.
 #[derive(Clone, Debug)]

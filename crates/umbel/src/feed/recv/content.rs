@@ -1,6 +1,6 @@
 //! A receiver's part of a feed: its list, its files, and the blocks that are wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use umbel_engine::symbols::BlockId;
@@ -8,10 +8,10 @@ use umbel_engine::tmtp::{ReceiverCommand, Start};
 use umbel_engine::units::{Rate, counted};
 use umbel_store::feed::seal::OpenError;
 use umbel_store::feed::{FileEvent, Layout, Manifest, ManifestError};
-use umbel_store::sink::SinkEvent;
+use umbel_store::sink::{NameOutcome, SinkEvent};
 use umbel_wire::Toi;
 use umbel_wire::feed::FeedContent;
-use umbel_wire::repository::ItemInfo;
+use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::tmtp::BlockRun;
 
 use super::super::cut_of;
@@ -104,7 +104,14 @@ impl<S: FeedStore> Content<S> {
             .and_then(|shape| Ok(Layout::new(shape, manifest_len, &infos)?))
             .map_err(|error| error.to_string())?;
         self.items.expect(&infos);
-        let late = |info: &ItemInfo| layout.item(info.toi).is_some_and(|(at, _)| at < first);
+        let begins_late = |info: &ItemInfo| layout.item(info.toi).is_some_and(|(at, _)| at < first);
+        // Another name of a file that is not wanted is not, either.
+        let passed: BTreeSet<String> =
+            infos.iter().filter(|info| begins_late(info)).map(|info| info.name.clone()).collect();
+        let late = |info: &ItemInfo| match &info.kind {
+            ItemKind::HardLink(name) => passed.contains(name),
+            _ => passed.contains(&info.name),
+        };
         let items: Vec<(ItemInfo, bool)> =
             infos.into_iter().map(|info| (late(&info), info)).map(|(l, i)| (i, !l)).collect();
         let passed = items.iter().filter(|(_, wanted)| !wanted).count();
@@ -123,7 +130,13 @@ impl<S: FeedStore> Content<S> {
     ) -> Result<(), Hopeless> {
         for Looked { info, found } in files {
             match found {
-                Found::Unwanted | Found::Directory => {}
+                Found::Unwanted | Found::Directory | Found::OtherName => {}
+                Found::Link(path) => {
+                    self.items.made(&info);
+                    self.observer.item(&info.name, &path, 0);
+                }
+                Found::LeftOut => self.items.leave_out(&info),
+                Found::Differs => self.items.differs(&info),
                 Found::Whole => {
                     self.items.was_there(&info);
                     self.observer.already_there(&info.name);
@@ -142,6 +155,18 @@ impl<S: FeedStore> Content<S> {
         let (from, skip) = (self.first.unwrap_or(0), self.store.begin()?);
         tell(io, ReceiverCommand::Want { from, skip });
         Ok(())
+    }
+
+    /// Gives files their other names, when all files are there that will be.
+    pub(super) fn name_files(&mut self) {
+        for named in self.store.name_files() {
+            self.items.named(&named);
+            match &named.result {
+                Ok(NameOutcome::WasThere) => self.observer.already_there(&named.name),
+                Ok(NameOutcome::Made(path)) => self.observer.item(&named.name, path, 0),
+                Err(error) => self.observer.failed(&named.name, &error.to_string()),
+            }
+        }
     }
 
     pub(super) fn on_file(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use umbel_engine::tmtp::Brought;
 use umbel_net::session::Pin;
+use umbel_store::sink::Change;
 use umbel_wire::feed::Feed;
 
 use super::{RecvObserver, RecvSnapshot};
@@ -39,6 +40,14 @@ impl RecvObserver for Diagnosing {
 
     fn already_there(&self, name: &str) {
         self.observer.already_there(name);
+    }
+
+    fn changed(&self, path: &str, change: Change) {
+        self.observer.changed(path, change);
+    }
+
+    fn removed(&self, path: &std::path::Path) {
+        self.observer.removed(path);
     }
 
     fn failed(&self, name: &str, reason: &str) {

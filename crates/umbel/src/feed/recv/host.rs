@@ -179,6 +179,8 @@ impl<S: FeedStore> RecvHost<S> {
             items: self.content.items.done,
             already_there: self.content.items.already_there,
             left_out: self.content.items.left_out,
+            removed: 0,
+            differing: self.content.items.differing,
             bytes: if self.is_pipe() { written } else { self.content.items.received_bytes },
             resumed_bytes: self.content.items.resumed_bytes,
             seconds: (ended - self.created).as_secs_f64(),
@@ -276,10 +278,14 @@ impl<S: FeedStore> RecvHost<S> {
         if !whole {
             return;
         }
+        self.content.name_files();
         self.ended = Some(io.now());
         let failed = match (&self.failure, self.content.items.failures.first()) {
             (Some(reason), _) => Some(reason.clone()),
             (None, Some(failure)) => Some(format!("{}: {}", failure.name, failure.reason)),
+            (None, None) if self.content.items.differing > 0 => {
+                Some("it was only compared with the list, and differs".to_owned())
+            }
             (None, None) => None,
         };
         tell(io, ReceiverCommand::Done { failed });

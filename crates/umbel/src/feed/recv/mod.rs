@@ -15,6 +15,7 @@ mod content;
 mod diagnosing;
 pub(crate) mod host;
 mod path;
+mod progress;
 pub(crate) mod store;
 pub(crate) mod target;
 
@@ -29,29 +30,30 @@ use umbel_engine::RateClass;
 use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{
-    Authentication, Brought, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
+    Authentication, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
 };
 use umbel_engine::units::Rate;
 use umbel_net::interface::Interface;
 use umbel_net::port::UdpPort;
-use umbel_net::session::{Pin, signing};
+use umbel_net::session::signing;
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{DiskSink, RelativePath, SinkOptions};
+use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::diagnosing::Diagnosing;
 use self::host::{About, RecvHost};
+pub use self::progress::{RecvObserver, RecvSnapshot};
 use self::store::Input;
 use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, Turn, Wiring, take_turn, unkept_line};
+use crate::endpoint::{Interrupted, KEPT, Turn, Wiring, take_turn, unkept_lines};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
@@ -109,6 +111,14 @@ pub struct RecvOptions {
     pub overwrite: bool,
     /// Whether hidden files are written at the top of the directory. Default: no.
     pub hidden: bool,
+    /// Symbolic links that are made. Default: those that stay in the directory.
+    pub links: Links,
+    /// Whether everything in the directory goes that the feed does not have, once all of it is
+    /// there. Hidden files at the top stay without `hidden`. Default: no.
+    pub delete: bool,
+    /// Whether the feed is brought, and changes told, or the directory only compared with its list,
+    /// which writes nothing. Default: it is brought.
+    pub purpose: Purpose,
     /// Recovery that the feed must have. Default: as the feed's sender chose.
     pub recovery: Option<Recovery>,
     /// Cost at which the receiver offers itself to routers with LMS. Default: its latency.
@@ -134,36 +144,14 @@ impl RecvOptions {
             durable: true,
             overwrite: false,
             hidden: false,
+            links: Links::Inside,
+            delete: false,
+            purpose: Purpose::Bring,
             recovery: None,
             cost: None,
             state_dir: None,
         }
     }
-}
-
-/// Progress of a receiver.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct RecvSnapshot {
-    /// Number of files in the feed, as far as is known.
-    pub items: u64,
-    /// Number of files that were received or already present.
-    pub items_done: u64,
-    /// Bytes of the files; for a pipe, the bytes received.
-    pub bytes: u64,
-    /// Bytes restored or written.
-    pub bytes_done: u64,
-    /// Share of the data packets that were lost, 0 to 1.
-    pub loss: f64,
-    /// Whether the receiver has a parent.
-    pub joined: bool,
-    /// Whether multicast brings nothing or nearly nothing, so that the source sends by unicast.
-    pub unicast: bool,
-    /// Whether the receiver is the manager of its subnet.
-    pub manager: bool,
-    /// Number of children that it serves.
-    pub children: u32,
-    /// The largest multicast radius that it had as a manager, in hops; 0 for a member.
-    pub radius: u8,
 }
 
 /// Result of receiving a feed.
@@ -179,6 +167,10 @@ pub struct RecvSummary {
     pub already_there: u64,
     /// Files of the source that it could not send.
     pub left_out: u64,
+    /// Files, links and directories that were removed, since the feed does not have them.
+    pub removed: u64,
+    /// Files that are not as the source has them, if the directory was only compared.
+    pub differing: u64,
     /// Bytes of the received items.
     pub bytes: u64,
     /// Bytes of files that an earlier run had received.
@@ -225,6 +217,12 @@ pub struct RecvSummary {
 }
 
 impl RecvSummary {
+    /// Returns whether all of the feed is there.
+    fn is_whole(&self) -> bool {
+        let RecvSummary { failures, failure, interrupted, replaced, .. } = self;
+        failures.is_empty() && failure.is_none() && !interrupted && !replaced
+    }
+
     /// Adds the result of the previous feed, whose place this one took.
     fn after(self, past: &RecvSummary) -> RecvSummary {
         RecvSummary {
@@ -247,42 +245,6 @@ impl RecvSummary {
             dropped_here: past.dropped_here + self.dropped_here,
             ..self
         }
-    }
-}
-
-/// Receives news of the reception. It is called on the engine's thread and must not block.
-pub trait RecvObserver: Send + Sync {
-    /// Called when the feed was found, signed by the key with this fingerprint.
-    fn found(&self, _feed: &Feed, _signer: Pin, _interface: &str) {}
-
-    /// Called when the receiver has a parent.
-    fn joined(&self, _parent: &str, _hops: u8) {}
-
-    /// Called when the receiver became the manager of its subnet, or no longer is.
-    fn managing(&self, _manager: bool) {}
-
-    /// Reports progress, about ten times a second.
-    fn progress(&self, _snapshot: &RecvSnapshot) {}
-
-    /// Called when a file is verified and in its place.
-    fn item(&self, _name: &str, _path: &std::path::Path, _bytes: u64) {}
-
-    /// Called when a file was already present.
-    fn already_there(&self, _name: &str) {}
-
-    /// Called when a file cannot be received.
-    fn failed(&self, _name: &str, _reason: &str) {}
-
-    /// Reports a line that the user should know.
-    fn note(&self, _line: &str) {}
-
-    /// Called when multicast has brought nothing, or next to nothing, and the source sends by unicast
-    /// from then on, with the cause if it is known.
-    fn fallback(&self, _brought: &Brought, _cause: Option<&str>) {}
-
-    /// Called when the receiver hears nothing of the feed, or of possible parents.
-    fn lonely(&self, line: &str) {
-        self.note(line);
     }
 }
 
@@ -371,11 +333,17 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
-    let (store, sink) = store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let (mut store, sink) =
+        store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
+    let looks = options.purpose == Purpose::Look;
+    let listed = store.list_for_mirror(options.delete);
     let delivery = Delivery { feed: feed.tsi, version: feed.version };
     let source = format!("{} {}", signing::pin_of(&key), feed.name);
     let claim = loop {
         let FeedSink::Files(files) = &sink else { break None };
+        if looks {
+            break None;
+        }
         let note = |line: &str| observer.note(line);
         let summary = match take_turn(files.disk().claimant(&source), stop, note) {
             Turn::Ours(claim) => break Some(claim),
@@ -413,11 +381,38 @@ fn receive(
         .driver(Receiver::new(config, super::draws()?, sink), host)
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
-    let summary = driver.run()?.summary();
-    if let Some(disk) = &disk {
+    let mut summary = driver.run()?.summary();
+    for (path, change) in disk.iter().flat_map(DiskSink::changes) {
+        observer.changed(&path, change);
+    }
+    let mut not_removed = Ok(());
+    if let Some(disk) = disk.as_ref().filter(|_| options.delete) {
+        let is_whole = summary.is_whole() && summary.left_out == 0;
+        if is_whole && options.start == Start::Everything {
+            let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
+            let others = if looks {
+                Ok(disk.others(&listed.names(), hidden))
+            } else {
+                disk.remove_others(&listed.names(), hidden)
+            };
+            match others {
+                Ok(others) => {
+                    for other in others {
+                        observer.removed(&other.path);
+                        summary.removed += 1;
+                    }
+                }
+                Err(error) => not_removed = Err(error),
+            }
+        } else if !summary.interrupted && !summary.replaced {
+            observer.note(KEPT);
+        }
+    }
+    if let Some(disk) = disk.as_ref().filter(|_| !looks) {
         disk.set_directories();
     }
-    if let Some(line) = disk.and_then(|disk| unkept_line(disk.unkept())) {
+    not_removed?;
+    for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
         observer.note(&line);
     }
     let word = delivery.word(&summary).filter(|_| options.start == Start::Everything);
@@ -437,10 +432,10 @@ struct Delivery {
 
 impl Delivery {
     fn word(self, summary: &RecvSummary) -> Option<String> {
-        let RecvSummary { failures, failure, interrupted, replaced, .. } = summary;
-        let whole = failures.is_empty() && failure.is_none() && !interrupted && !replaced;
         let items = summary.items + summary.already_there;
-        whole.then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
+        summary
+            .is_whole()
+            .then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
     }
 
     fn summary(self, word: &str) -> Option<RecvSummary> {
@@ -504,6 +499,10 @@ fn store(
 ) -> anyhow::Result<(Store, FeedSink)> {
     let cut = super::cut_of(feed)?;
     match (feed.content, target) {
+        (FeedContent::Pipe, _) if options.purpose == Purpose::Look || options.delete => bail!(
+            "`{}` is a pipe, and only what has files can be compared with its source",
+            feed.name
+        ),
         (FeedContent::Pipe, Target::Pipe(output)) => {
             let told = mailbox.clone();
             let seal = feed.head().zip(opener);
@@ -529,8 +528,15 @@ fn store(
                 Target::Directory(directory) => directory,
                 _ => own_directory(feed)?,
             };
-            let &RecvOptions { durable, overwrite, hidden, .. } = options;
-            let options = SinkOptions { durable, overwrite, hidden, ..SinkOptions::default() };
+            let &RecvOptions { durable, overwrite, hidden, links, purpose, .. } = options;
+            let options = SinkOptions {
+                durable,
+                overwrite,
+                hidden,
+                links,
+                purpose,
+                ..SinkOptions::default()
+            };
             let told = mailbox.clone();
             let disk =
                 DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;

@@ -1,10 +1,11 @@
 //! The interface between a receiver's host and the store that keeps its feed.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use umbel_engine::symbols::{BlockId, SymbolSink};
 use umbel_store::feed::{FileEvent, PipeEvent};
-use umbel_store::sink::SinkEvent;
+use umbel_store::sink::{NamedFile, SinkEvent};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
@@ -46,6 +47,14 @@ pub(crate) enum Found {
     Whole,
     /// It is a directory, which is there now.
     Directory,
+    /// It is a symbolic link, which was made at this path.
+    Link(PathBuf),
+    /// It is another name of a file, which gets it at the end.
+    OtherName,
+    /// It is a symbolic link that is not made.
+    LeftOut,
+    /// It is not as the source has it, and only looked at.
+    Differs,
     /// Blocks of this number of bytes are present.
     Parts(u64),
     /// The file cannot be kept, for this reason.
@@ -87,6 +96,11 @@ pub(crate) trait FeedStore {
 
     /// Stops storing a file. Its partial content is kept.
     fn cancel(&mut self, toi: Toi);
+
+    /// Gives files their other names, when all files are there that will be.
+    fn name_files(&mut self) -> Vec<NamedFile> {
+        Vec::new()
+    }
 
     /// Sets the first block of a pipe.
     fn begin_pipe(&mut self, first: u32);

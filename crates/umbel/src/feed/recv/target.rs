@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::host::Mailbox;
 use umbel_engine::symbols::BlockId;
 use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeOutcome, PipeReader};
-use umbel_store::sink::{Held, Preparer};
+use umbel_store::sink::{Held, NamedFile, Preparer, SinkError};
 use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
+
+use crate::endpoint::Listed;
 
 use super::store::{FeedStore, Found, Input, Looked};
 
@@ -24,11 +26,20 @@ pub(super) struct Store {
     mailbox: Mailbox<Input>,
     prepared: Prepared,
     written: Arc<AtomicU64>,
+    /// Names of the items, where others are removed.
+    listed: Option<Listed>,
 }
 
 impl Store {
     pub(super) fn new(sink: FeedSink, mailbox: Mailbox<Input>) -> Store {
-        Store { sink, mailbox, prepared: Arc::default(), written: Arc::default() }
+        let (prepared, written) = (Arc::default(), Arc::default());
+        Store { sink, mailbox, prepared, written, listed: None }
+    }
+
+    /// Returns where the names of the items are listed, if others are to be removed.
+    pub(super) fn list_for_mirror(&mut self, is_mirror: bool) -> Listed {
+        self.listed = is_mirror.then(Listed::default);
+        self.listed.clone().unwrap_or_default()
     }
 
     /// Writes the content of a pipe, on its own thread.
@@ -87,6 +98,9 @@ impl FeedStore for Store {
     type Sink = FeedSink;
 
     fn look_up(&mut self, items: Vec<(ItemInfo, bool)>) -> Result<(), String> {
+        if let Some(listed) = &self.listed {
+            listed.names().extend(items.iter().map(|(info, _)| info.name.clone()));
+        }
         let Some(files) = self.files() else { return Ok(()) };
         let (preparer, prepared) = (files.disk().preparer(), self.prepared.clone());
         let mailbox = self.mailbox.clone();
@@ -131,6 +145,10 @@ impl FeedStore for Store {
         }
     }
 
+    fn name_files(&mut self) -> Vec<NamedFile> {
+        self.files().map(|files| files.disk().name_files()).unwrap_or_default()
+    }
+
     fn begin_pipe(&mut self, first: u32) {
         if let FeedSink::Pipe(pipe) = &self.sink {
             pipe.begin(first);
@@ -159,8 +177,12 @@ fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, 
         Ok(Some(prepared)) => match prepared.held() {
             Held::AlreadyThere => Found::Whole,
             Held::Directory => Found::Directory,
+            Held::Link(path) => Found::Link(path.clone()),
+            Held::OtherName => Found::OtherName,
+            Held::LeftOut => Found::LeftOut,
             Held::Parts(parts) => Found::Parts(parts.restored_bytes()),
         },
+        Err(SinkError::Differs { .. }) => Found::Differs,
         Err(error) => Found::Refused(error.to_string()),
     };
     let looked = Looked { info: info.clone(), found };

@@ -18,7 +18,7 @@ use umbel_store::feed::seal::Seal;
 use umbel_store::feed::{
     BlockShape, FeedSource, FileFeed, Manifest, PipeId, PipeKeeper, PipeWriter,
 };
-use umbel_store::{BlockReader, ReaderOptions, Repository, RepositoryOptions, Skipped};
+use umbel_store::{BlockReader, Patterns, ReaderOptions, Repository, RepositoryOptions, Skipped};
 use umbel_wire::feed::FeedContent;
 use umbel_wire::{Digest, Scheme};
 
@@ -38,6 +38,10 @@ const IDLE: Duration = Duration::from_millis(5);
 pub(super) struct Cut {
     /// Whether hidden files at the top are sent.
     pub(super) hidden: bool,
+    /// Whether symbolic links are sent as the files that they lead to.
+    pub(super) follow_links: bool,
+    /// Files that are left out.
+    pub(super) patterns: Patterns,
     pub(super) shape: BlockShape,
     pub(super) sealing: Option<Sealing>,
 }
@@ -132,6 +136,8 @@ impl Opened {
             warc: false,
             own: crate::state::own(None),
             hidden: cut.hidden,
+            follow_links: cut.follow_links,
+            patterns: cut.patterns.clone(),
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options).context("cannot send")?;
@@ -150,7 +156,7 @@ impl Opened {
             });
             bail!("there is nothing to send: {why}");
         }
-        let bytes = items.iter().map(|item| item.size()).sum();
+        let bytes = items.iter().map(|item| item.sent_bytes()).sum();
         let (mut hashed, mut infos) = (0, Vec::with_capacity(items.len()));
         let mut digests = Vec::new();
         for item in &items {
@@ -161,7 +167,7 @@ impl Opened {
             let all = catalog.digests(item.toi()).context("cannot send")?;
             let info = item.info();
             digests.extend(info.data_blocks().into_iter().flatten().map(|sbn| all[sbn as usize]));
-            hashed += item.size();
+            hashed += item.sent_bytes();
             infos.push(info);
         }
         let reader = BlockReader::new(repository.content(), &ReaderOptions::default(), {

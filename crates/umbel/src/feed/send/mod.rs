@@ -30,6 +30,7 @@ use umbel_net::interface::{Family, Interface};
 use umbel_net::port::{OpenError, UdpPort};
 use umbel_net::session::{Identity, Pin};
 use umbel_net::udp::{OpenSenderError, SenderOptions};
+use umbel_store::Patterns;
 use umbel_store::Skipped;
 use umbel_store::feed::{BlockShape, PipeId};
 use umbel_store::sink::RelativePath;
@@ -140,6 +141,11 @@ pub struct SendOptions {
     pub state_dir: Option<PathBuf>,
     /// Whether hidden files at the top are sent. Default: no.
     pub hidden: bool,
+    /// Whether symbolic links are sent as the files that they lead to. Default: no, as links.
+    pub follow_links: bool,
+    /// Files of directories that are left out, beside those that `.umbelignore` says. Default:
+    /// none.
+    pub patterns: Patterns,
 }
 
 impl SendOptions {
@@ -165,6 +171,8 @@ impl SendOptions {
             linger: Duration::ZERO,
             state_dir: None,
             hidden: false,
+            follow_links: false,
+            patterns: Patterns::default(),
         }
     }
 }
@@ -363,7 +371,8 @@ pub fn send(
         (None, Some(admission)) => Receipts::of_token(tsi, admission),
         (None, None) => Receipts::None,
     };
-    let cut = Cut { hidden: options.hidden, shape, sealing };
+    let SendOptions { hidden, follow_links, ref patterns, .. } = options;
+    let cut = Cut { hidden, follow_links, patterns: patterns.clone(), shape, sealing };
 
     let commands = wiring.mailbox().map(Input::Command);
     let Opened { symbols, plan, skipped } = Opened::open(

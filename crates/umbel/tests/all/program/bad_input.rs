@@ -324,7 +324,7 @@ fn what_cannot_be_served_below_the_path_is_left_out_and_named() {
     let place = Place::with(&[("a", b"alpha")]);
     nix::unistd::mkfifo(&place.repo().join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", place.repo().join("link")).unwrap();
-    let server = Running::start(&mut place.serve_command(&place.repo(), &[]));
+    let server = Running::start(&mut place.serve_command(&place.repo(), &["--follow-links"]));
     super::support::wait_until("a URL", || server.stdout().contains("umbel get"));
     for words in ["serving 1 item on", "left out: pipe", "left out: link"] {
         super::support::wait_until(words, || server.stderr().contains(words));

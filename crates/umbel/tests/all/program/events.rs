@@ -21,7 +21,7 @@ const REPORTS: [(&str, &str, &str); 28] = [
     ("`progress` of `send`", "feed/send/mod.rs", "SendSnapshot"),
     ("`receiver` of `send`", "feed/send/mod.rs", "ReceiverLine"),
     ("`summary` of `send`", "feed/send/mod.rs", "SendSummary"),
-    ("`progress` of `recv`", "feed/recv/mod.rs", "RecvSnapshot"),
+    ("`progress` of `recv`", "feed/recv/progress.rs", "RecvSnapshot"),
     ("`summary` of `recv`", "feed/recv/mod.rs", "RecvSummary"),
     ("`progress` of `stream`", "stream/mod.rs", "StreamSnapshot"),
     ("`summary` of `stream`", "stream/mod.rs", "StreamSummary"),

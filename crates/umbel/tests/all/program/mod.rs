@@ -12,3 +12,4 @@ mod shells;
 mod support;
 mod terminal;
 mod told;
+mod trees;
