@@ -37,7 +37,7 @@ pub enum OpenError {
     Exhausted,
 }
 
-/// An invalid pattern.
+/// Reason why no items can be selected: mostly an invalid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern is not a glob.
@@ -64,6 +64,9 @@ pub enum PatternError {
         /// Maximum number allowed.
         max: usize,
     },
+    /// The pages before this one were of an earlier state of the catalog, which is forgotten.
+    #[error("the list changed while it was read: ask again")]
+    Changed,
 }
 
 /// Reason why bytes of an item cannot be read.

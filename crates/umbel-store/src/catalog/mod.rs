@@ -244,8 +244,14 @@ impl Catalog {
         update.finish();
         *next_toi = update.next_toi;
         let changes = update.changes;
-        let snapshot =
-            Snapshot { generation: before.generation.wrapping_add(1), items: update.items };
+        let failures = skipped.failures();
+        // Without a change, the pages of a list go on.
+        let is_same = before.generation > 0
+            && changes.is_empty()
+            && update.fresh.is_empty()
+            && (before.items.len(), before.failures) == (update.items.len(), failures);
+        let generation = before.generation.wrapping_add(u32::from(!is_same));
+        let snapshot = Snapshot { generation, items: update.items, failures };
         self.state.write().apply(snapshot, update.fresh, &changes, (skipped, other_status));
         if let Some(hasher) = self.hasher.get() {
             // A full channel has already woken the thread.
@@ -301,7 +307,7 @@ impl Catalog {
     /// file of its own if not: see [`Selection::info`].
     ///
     /// `cursor` is 0, or [`Selection::next`] of the previous page. The pages of one selection show
-    /// one state of the catalog, unless many other queries come between. A page has at least one
+    /// one state of the catalog. A page has at least one
     /// item if any are left, and at most `limit`.
     ///
     /// Costs a binary search for each pattern without wildcards. A pattern with wildcards is
@@ -310,8 +316,9 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error if a pattern is not a glob or is too long, or if too many patterns have
-    /// wildcards.
+    /// Returns an error if a pattern is not a glob or is too long, if too many patterns have
+    /// wildcards, or if the catalog changed since the page before and many other queries came
+    /// between.
     pub fn select(
         &self,
         patterns: &[String],

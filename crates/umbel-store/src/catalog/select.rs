@@ -27,6 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u32,
     /// Items, sorted by name.
     pub(crate) items: Vec<Arc<Item>>,
+    /// Number of failures of its scan: what should be an item and is not.
+    pub(crate) failures: u64,
 }
 
 impl Snapshot {
@@ -55,6 +57,9 @@ pub struct Selection {
     pub total: u64,
     /// The cursor of the next page; `None` on the last page.
     pub next: Option<u64>,
+    /// Number of files that the scan of these items failed to take; see
+    /// [`SkipReason::is_failure`](crate::SkipReason::is_failure).
+    pub failures: u64,
     /// The patterns that match no item.
     pub unmatched: Vec<String>,
     /// Items of this page that are other names of files whose first names are on no page.
@@ -100,7 +105,10 @@ impl Selector {
         let generation = if cursor == 0 { now.generation_bits() } else { cursor - position as u64 };
         let matches = match self.recall(patterns, generation) {
             Some(matches) => matches,
-            None => self.remember(Matches::new(now, patterns)?),
+            None if generation == now.generation_bits() => {
+                self.remember(Matches::new(now, patterns)?)
+            }
+            None => return Err(PatternError::Changed),
         };
         Ok(matches.page(position, limit.max(1)))
     }
@@ -182,6 +190,7 @@ impl Matches {
             items,
             apart,
             total: self.total as u64,
+            failures: self.snapshot.failures,
             next: (end < self.total).then(|| self.snapshot.generation_bits() | end as u64),
             unmatched: self.unmatched.clone(),
         }

@@ -1,6 +1,7 @@
 //! Patterns and pages.
 
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::support::{open, select, select_all, write};
@@ -144,11 +145,14 @@ fn any_cursor_is_answered() {
     let dir = TempDir::new().unwrap();
     let repository = repository(dir.path());
     for cursor in [1, 12, 13, 1 << 40, u64::MAX, u64::MAX - 5] {
-        let page = repository.catalog().select(&[], cursor, 5).unwrap();
-        assert_eq!(page.total, 12 + 7, "files and directories");
-        assert!(page.items.len() <= 5);
+        match repository.catalog().select(&[], cursor, 5) {
+            Ok(page) => {
+                assert_eq!(page.total, 12 + 7, "files and directories");
+                assert!(page.items.len() <= 5);
+            }
+            Err(error) => assert_eq!(error, PatternError::Changed),
+        }
     }
-    assert!(repository.catalog().select(&[], u64::MAX, 5).unwrap().next.is_none());
 }
 
 #[test]
@@ -160,4 +164,43 @@ fn an_empty_repository_has_one_empty_page() {
     File::create(dir.path().join("now")).unwrap();
     assert_eq!(repository.refresh().unwrap().added.len(), 1);
     assert_eq!(repository.catalog().select(&[], 0, 5).unwrap().total, 1);
+}
+
+#[test]
+fn a_forgotten_list_does_not_go_on_in_another_state() {
+    let dir = TempDir::new().unwrap();
+    let repository = repository(dir.path());
+    let catalog = repository.catalog();
+    let forget = || {
+        for i in 0..20 {
+            catalog.select(&[format!("none-{i}")], 0, 1).unwrap();
+        }
+    };
+    let first = catalog.select(&[], 0, 6).unwrap();
+    // A scan that finds no change leaves the list as it is, even if it is forgotten.
+    repository.refresh().unwrap();
+    forget();
+    let second = catalog.select(&[], first.next.unwrap(), 3).unwrap();
+    assert_eq!(second.items.len(), 3);
+    write(dir.path(), "a new first", b"x");
+    repository.refresh().unwrap();
+    assert!(catalog.select(&[], second.next.unwrap(), 3).is_ok());
+    forget();
+    let error = catalog.select(&[], second.next.unwrap(), 3).unwrap_err();
+    assert_eq!(error, PatternError::Changed);
+}
+
+#[test]
+fn pages_of_one_list_agree_on_what_could_not_be_read() {
+    let dir = TempDir::new().unwrap();
+    let repository = repository(dir.path());
+    let bad = dir.path().join(std::ffi::OsStr::from_bytes(b"bad-\xff"));
+    std::fs::write(&bad, b"x").unwrap();
+    repository.refresh().unwrap();
+    let first = repository.catalog().select(&[], 0, 6).unwrap();
+    std::fs::remove_file(&bad).unwrap();
+    repository.refresh().unwrap();
+    let second = repository.catalog().select(&[], first.next.unwrap(), 100).unwrap();
+    assert_eq!((first.failures, second.failures), (1, 1));
+    assert_eq!(repository.catalog().select(&[], 0, 6).unwrap().failures, 0);
 }

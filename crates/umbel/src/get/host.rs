@@ -507,8 +507,16 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 tracing::info!("data comes on {channel}, at most {rate}");
                 self.on_welcome(io, (channel, Rate::from_bits_per_s(rate_bits_per_s)), control);
             }
+            // The list changed at the server, which has forgotten how it was.
+            ReceiverEvent::Failed { query, reason } if query == self.query && self.listed > 0 => {
+                if !self.ask_again_later(io.now()) {
+                    self.fail(reason);
+                }
+            }
             // Everything has vanished.
-            ReceiverEvent::Failed { query, .. } if query == self.query && self.items.round > 0 => {
+            ReceiverEvent::Failed { query, .. }
+                if query == self.query && self.items.round > 0 && self.items.misses_versions() =>
+            {
                 self.items.complete_list();
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {

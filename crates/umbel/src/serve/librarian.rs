@@ -220,7 +220,7 @@ impl Librarian {
                 return None;
             }
         };
-        let left_out = if patterns.is_empty() { catalog.skipped().failures() } else { 0 };
+        let left_out = if patterns.is_empty() { page.failures } else { 0 };
         let total = page.total + left_out;
         let mut items = Vec::new();
         let mut room = control::MAX_BODY as usize / 2;
