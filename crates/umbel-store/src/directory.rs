@@ -152,9 +152,10 @@ impl Directory {
 
     fn look_behind_link(&self, path: &Path) -> Result<Option<fs::Metadata>, SkipReason> {
         let file = self.open_beneath(path).map_err(|error| match error {
-            Errno::EACCES | Errno::EPERM => unreadable(&error.into()),
             Errno::ENXIO | Errno::ENODEV => SkipReason::LinkToOther,
-            _ => SkipReason::LinkOutside,
+            Errno::EXDEV | Errno::ELOOP | Errno::ENOENT | Errno::ENOTDIR => SkipReason::LinkOutside,
+            // Whatever else it is, such as too many open files, says nothing about the link.
+            _ => unreadable(&error.into()),
         })?;
         let metadata = file.metadata().map_err(|error| unreadable(&error))?;
         if metadata.is_file() { Ok(Some(metadata)) } else { Err(SkipReason::LinkToOther) }
@@ -285,7 +286,11 @@ impl Origin for Directory {
                     }
                 }
                 Ok(entry) if entry.depth() == 0 && (entry.path_is_symlink() || !is_own(&entry)) => {
-                    self.enter(&mut rules, &mut scan, &entry);
+                    let path = || self.root.join(rules::FILE);
+                    self.enter(&mut rules, &entry).map_err(|why| OpenError::Io {
+                        path: path(),
+                        error: io::Error::other(why),
+                    })?;
                 }
                 Ok(entry) if is_own(&entry) => {
                     let name = self.relative(entry.path()).to_string_lossy();
@@ -305,8 +310,13 @@ impl Origin for Directory {
                     }
                 }
                 Ok(entry) if entry.file_type().is_dir() => {
+                    if let Err(why) = self.enter(&mut rules, &entry) {
+                        let name = self.relative(entry.path()).to_string_lossy();
+                        scan.skipped.add(name, SkipReason::Unreadable(why));
+                        walk.skip_current_dir();
+                        continue;
+                    }
                     self.add_directory(&mut scan, &entry);
-                    self.enter(&mut rules, &mut scan, &entry);
                 }
                 Ok(entry) => {
                     self.add(
@@ -350,7 +360,11 @@ impl Directory {
     }
 
     /// Reads what is left out of a directory.
-    fn enter(&self, rules: &mut rules::Walk<'_>, scan: &mut Scan, entry: &DirEntry) {
+    ///
+    /// # Errors
+    ///
+    /// Returns a line that says why that is not known.
+    fn enter(&self, rules: &mut rules::Walk<'_>, entry: &DirEntry) -> Result<(), String> {
         let path = self.relative(entry.path());
         let open = |path: &Path| match self.open_beneath(path) {
             // A directory that cannot be entered is named itself.
@@ -359,10 +373,7 @@ impl Directory {
             }
             other => other.map_err(io::Error::from),
         };
-        if let Err(why) = rules.enter(path, entry.depth(), open) {
-            let name = path.join(rules::FILE);
-            scan.skipped.add(name.to_string_lossy(), SkipReason::Unreadable(why));
-        }
+        rules.enter(path, entry.depth(), open)
     }
 
     /// Returns whether the user's patterns leave an entry out.

@@ -2,7 +2,8 @@
 //!
 //! The user's own come first, then those of `.umbelignore` in the directory that holds the entry,
 //! in that above it, and so on up to the root; the first that says anything decides. What is below
-//! a directory that is left out is never looked at, so nothing in it can be brought back.
+//! a directory that is left out is never looked at, so nothing in it can be brought back. A directory
+//! whose patterns cannot be read is left out as a whole, and named.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -37,7 +38,8 @@ impl Rules {
     /// Returns a line that says which one is none.
     pub(crate) fn new(patterns: &Patterns) -> Result<Rules, String> {
         let include = patterns.include.iter().map(|pattern| format!("!{pattern}"));
-        compile(Path::new(""), patterns.exclude.iter().cloned().chain(include)).map(Rules)
+        let patterns = patterns.exclude.iter().cloned().chain(include);
+        compile(Path::new(""), patterns).map(Rules).map_err(|bad| bad.why)
     }
 
     /// Begins a walk from the root.
@@ -46,14 +48,24 @@ impl Rules {
     }
 }
 
-fn compile(root: &Path, lines: impl Iterator<Item = String>) -> Result<Gitignore, String> {
+/// A pattern that is none.
+struct BadPattern {
+    /// Number of its line; the first is 1.
+    line: usize,
+    why: String,
+}
+
+fn compile(root: &Path, lines: impl Iterator<Item = String>) -> Result<Gitignore, BadPattern> {
     let mut builder = GitignoreBuilder::new(root);
-    for line in lines {
-        builder
-            .add_line(None, &line)
-            .map_err(|error| format!("`{line}` is no pattern: {error}"))?;
+    let mut last = 0;
+    for (line, text) in (1..).zip(lines) {
+        builder.add_line(None, &text).map_err(|error| BadPattern {
+            line,
+            why: format!("`{text}` is no pattern: {error}"),
+        })?;
+        last = line;
     }
-    builder.build().map_err(|error| error.to_string())
+    builder.build().map_err(|error| BadPattern { line: last, why: error.to_string() })
 }
 
 /// The patterns at a place of a walk, which visits a directory before what is in it.
@@ -71,7 +83,8 @@ impl Walk<'_> {
     ///
     /// # Errors
     ///
-    /// Returns a line that says why there are none, though there is a file of them.
+    /// Returns a line that says why there are none, though there is a file of them. Nothing of the
+    /// directory may be served then, since nobody knows what is to be left out.
     pub(crate) fn enter(
         &mut self,
         directory: &Path,
@@ -82,9 +95,11 @@ impl Walk<'_> {
         let path: PathBuf = directory.join(FILE);
         let text = match open(&path).and_then(read) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(|error| error.to_string())?,
+            other => other.map_err(|error| format!("its {FILE} cannot be read: {error}"))?,
         };
-        let patterns = compile(directory, text.lines().map(str::to_owned))?;
+        let patterns = compile(directory, text.lines().map(str::to_owned));
+        let patterns =
+            patterns.map_err(|bad| format!("line {} of its {FILE}: {}", bad.line, bad.why))?;
         self.files.push((depth, patterns));
         Ok(())
     }

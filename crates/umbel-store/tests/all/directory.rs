@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
-use crate::support::{self, Sender, names, open, pattern, read, select, select_all, toi, write};
+use crate::support::{
+    self, Sender, names, open, pattern, read, select, select_all, small_options, toi, write,
+};
 use tempfile::TempDir;
 use umbel_engine::symbols::BlockId;
 use umbel_store::{Fault, OpenError, ReadError, ReaderOptions, Repository, RepositoryOptions};
@@ -769,4 +771,14 @@ fn each_of_several_directories_is_an_item() {
     let repository = Repository::open_all(&paths, RepositoryOptions::default()).unwrap();
     assert_eq!(everything(&repository, &[]), ["file", "one", "one/empty", "two", "two/x"]);
     assert_eq!(names(&repository), ["file", "two/x"]);
+}
+
+#[test]
+fn a_followed_link_that_cannot_be_looked_at_is_missed() {
+    let dir = TempDir::new().unwrap();
+    symlink("x".repeat(300), dir.path().join("long")).unwrap();
+    symlink("nowhere", dir.path().join("nowhere-link")).unwrap();
+    let options = RepositoryOptions { follow_links: true, ..small_options() };
+    let skipped = Repository::open(dir.path(), options).unwrap().catalog().skipped();
+    assert_eq!((skipped.total(), skipped.failures()), (2, 1), "{skipped:?}");
 }

@@ -70,19 +70,26 @@ fn files_with_patterns_hold_for_their_directories_the_innermost_first() {
 }
 
 #[test]
-fn patterns_that_cannot_be_read_are_named_as_what_is_missed() {
+fn a_directory_whose_patterns_cannot_be_read_is_left_out_and_named() {
     let dir = tree();
-    write(dir.path(), "src/.umbelignore", b"[z-a]\n");
+    write(dir.path(), "src/.umbelignore", b"*.o\n[z-a]\n");
     write(dir.path(), "docs/.umbelignore", b"\xff\n");
     write(dir.path(), "build/.umbelignore", "x\n".repeat(1 << 20));
     let repository = Repository::open(dir.path(), small_options()).unwrap();
     let skipped = repository.catalog().skipped();
     assert_eq!((skipped.total(), skipped.failures()), (3, 3));
     for item in skipped.named() {
-        assert!(item.name.ends_with("/.umbelignore"), "{item:?}");
-        assert!(matches!(item.reason, SkipReason::Unreadable(_)), "{item:?}");
+        assert!(["src", "docs", "build"].contains(&&*item.name), "{item:?}");
+        let SkipReason::Unreadable(why) = &item.reason else { panic!("{item:?}") };
+        assert!(why.contains("its .umbelignore"), "{why}");
+        assert!(item.name != "src" || why.starts_with("line 2 of its"), "{why}");
     }
-    assert!(names(&repository).contains(&"src/b.o".to_owned()));
+    assert_eq!(names(&repository), ["a.c", "a.o"]);
+    // Those of the root hold for everything.
+    write(dir.path(), ".umbelignore", b"[z-a]\n");
+    assert!(repository.refresh().is_err());
+    assert_eq!(names(&repository), ["a.c", "a.o"]);
+    assert!(Repository::open(dir.path(), small_options()).is_err());
 }
 
 #[test]
