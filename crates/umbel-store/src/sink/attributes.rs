@@ -5,15 +5,17 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use umbel_wire::repository::ItemInfo;
 
-/// Greatest difference between a time that was set and the one that the file has then. FAT has
-/// times of two seconds.
-const GRAIN: Duration = Duration::from_secs(2);
+use crate::version::nanoseconds;
+
+/// Steps of the times of file systems in nanoseconds, to which a time that is set is rounded: of
+/// Windows, microseconds, milliseconds, exFAT, whole seconds, FAT.
+const GRAINS_NS: [i64; 6] = [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000];
 
 /// What an item has beside its name and content.
 #[derive(Clone, Copy, Debug)]
@@ -117,9 +119,17 @@ pub(super) fn set(attributes: Attributes, file: &File, allowed: Allowed, unkept:
 pub(super) fn fit(attributes: Attributes, file: &File, allowed: Allowed) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let mode = attributes.mode.map(|mode| allowed.of_item(mode, &metadata));
-    let modified = attributes.modified_ns.map(since_1970);
+    let modified = |wanted| is_kept(nanoseconds(metadata.mtime(), metadata.mtime_nsec()), wanted);
     mode.is_none_or(|mode| metadata.permissions().mode() & 0o777 == mode)
-        && modified.is_none_or(|wanted| wanted.is_some() && wanted == metadata.modified().ok())
+        && attributes.modified_ns.is_none_or(modified)
+}
+
+/// Returns whether a file that has one time has been given the other, both in nanoseconds since
+/// 1970: it is the same, or what a file system has made of it.
+pub(super) fn is_kept(has: i64, wanted: i64) -> bool {
+    let distance = has.abs_diff(wanted);
+    let rounded = |grain: &i64| has % grain == 0 && distance < grain.unsigned_abs();
+    distance == 0 || GRAINS_NS.iter().any(rounded)
 }
 
 /// Returns the time of this many nanoseconds since 1970, if the system has it.
@@ -149,7 +159,28 @@ fn set_modified(file: &File, ns: i64) -> io::Result<bool> {
         return Ok(true);
     }
     file.set_modified(wanted)?;
-    let has = file.metadata()?.modified()?;
-    let differs = has.duration_since(wanted).or_else(|_| wanted.duration_since(has));
-    Ok(differs.is_ok_and(|differs| differs <= GRAIN))
+    let metadata = file.metadata()?;
+    Ok(is_kept(nanoseconds(metadata.mtime(), metadata.mtime_nsec()), ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_kept_if_it_is_the_same_or_rounded() {
+        let wanted = 1_700_000_001_987_654_321;
+        let kept = [
+            wanted,
+            1_700_000_001_987_654_300,
+            1_700_000_001_980_000_000,
+            1_700_000_001_000_000_000,
+            1_700_000_002_000_000_000,
+            1_700_000_000_000_000_000,
+        ];
+        assert!(kept.into_iter().all(|has| is_kept(has, wanted)));
+        let others = [wanted - 1, 1_700_000_001_987_654_200, 1_700_000_003_000_000_000];
+        assert!(others.into_iter().all(|has| !is_kept(has, wanted)));
+        assert!(is_kept(-1_000_000_000, -1_500_000_000) && !is_kept(0, i64::MIN));
+    }
 }

@@ -100,7 +100,16 @@ impl Shelf {
         }
         let as_is = |held| Ok(Prepared { item: None, replay: None, held });
         let change = match &info.kind {
-            ItemKind::Link(text) if !self.makes_link(&place, text) => return as_is(Held::LeftOut),
+            ItemKind::Link(text) if !self.makes_link(&place, text) => {
+                self.count_left_out();
+                let there = self.tree.stat(&place, Role::Target)?;
+                if there.is_none() || self.tree.read_link(&place)?.as_deref() == Some(text.as_str())
+                {
+                    return as_is(Held::LeftOut);
+                }
+                // Something else is there, which a run leaves.
+                Some(Change::Replaced)
+            }
             ItemKind::Link(text) => self.look_at_link(info, &place, text)?,
             ItemKind::Directory => self.look_at_directory(info, &place)?,
             ItemKind::HardLink(first) => self.look_at_name(info, &place, first)?,
@@ -161,7 +170,8 @@ impl Shelf {
         }
         let modified_ns = info.modified_ns.filter(|_| self.preserve_times);
         let has = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(stat.st_mtime_nsec);
-        Ok(modified_ns.filter(|wanted| *wanted != has).map(|_| Change::Attributes))
+        let fits = |wanted| attributes::is_kept(has, wanted);
+        Ok(modified_ns.filter(|wanted| !fits(*wanted)).map(|_| Change::Attributes))
     }
 
     fn look_at_directory(

@@ -101,6 +101,11 @@ impl Claimant {
         }
     }
 
+    /// Returns the name of the file.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     fn ours(&self, file: Option<File>) -> Attempt {
         Attempt::Ours(Claim { root: self.root.clone(), name: self.name.clone(), file })
     }
@@ -147,6 +152,18 @@ pub(super) fn open_own(root: &OwnedFd, name: &str, create: bool) -> io::Result<F
     let file = only_name(file.into(), name.as_ref()).map_err(io::Error::other)?;
     let is_file = file.metadata()?.is_file();
     if is_file { Ok(file) } else { Err(io::Error::other("it is no file")) }
+}
+
+/// Returns whether another run than the one with this claim goes on in an output directory, or may.
+pub(super) fn is_shared(tree: &Tree, own: Option<&str>) -> bool {
+    let root = tree.root();
+    let Ok(entries) = std::fs::read_dir(tree.path()) else { return true };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut others = names.filter(|name| is_claim(name) && Some(name.as_str()) != own);
+    others.any(|name| match open_own(&root, &name, false) {
+        Ok(file) => file.try_lock().is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    })
 }
 
 fn read(file: &File) -> Option<String> {

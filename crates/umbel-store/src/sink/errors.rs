@@ -125,6 +125,17 @@ pub enum SinkError {
         /// Path of the file below the output directory.
         first: String,
     },
+    /// The item is another name of a hidden file, which is not written.
+    #[error(
+        "item {name:?} is another name of {first:?}, which would be hidden: --hidden writes both, and \
+         a request for {name:?} alone brings it"
+    )]
+    HiddenFirstName {
+        /// Name of the item.
+        name: String,
+        /// Path of the file below the output directory.
+        first: String,
+    },
     /// The item is not as the source has it.
     #[error("{}: {}", path.display(), change.describe())]
     Differs {

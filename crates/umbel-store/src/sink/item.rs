@@ -109,6 +109,8 @@ pub(super) struct Shelf {
     pub(super) brought: Mutex<Brought>,
     /// The release before, from which the same items are taken over.
     pub(super) last: OnceLock<Tree>,
+    /// Name of the file by which other runs of this source are kept away.
+    pub(super) own_claim: OnceLock<String>,
     /// Whether hidden files of the output directory are written.
     pub(super) hidden: bool,
     /// Permissions of new files.
@@ -370,17 +372,21 @@ impl Shelf {
             0 => item.len(),
             _ => missing.map(|sbn| item.partition.block_range(sbn)).map(|r| r.end - r.start).sum(),
         };
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        if let Some(available) = self.tree.available() {
-            let available = available.saturating_sub(reserved);
-            if needed > available {
-                let path = item.place.target.clone();
-                return Err(SinkError::NoSpace { path, needed, available });
-            }
-        }
+        self.find_room(&item.place, needed)?;
         item.reserved.store(needed, Ordering::Relaxed);
         self.reserved.fetch_add(needed, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Refuses what needs more room than the file system has beside what is reserved.
+    pub(super) fn find_room(&self, place: &Place, needed: u64) -> Result<(), SinkError> {
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        match self.tree.available().map(|available| available.saturating_sub(reserved)) {
+            Some(available) if self.check_space && needed > available => {
+                Err(SinkError::NoSpace { path: place.target.clone(), needed, available })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Releases `bytes` of the item's reservation, which are written or not needed.

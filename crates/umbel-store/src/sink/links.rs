@@ -32,7 +32,8 @@ use super::tree::{FileId, Place, Role, is_directory, is_link, is_regular};
 /// Which symbolic links are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Those that stay in the output directory, as their texts say.
+    /// Those that stay in the output directory, as their texts say, and do not lead to hidden files
+    /// at its top, unless items may be such files.
     #[default]
     Inside,
     /// All, wherever they lead.
@@ -55,9 +56,9 @@ impl FromStr for Links {
 }
 
 impl Links {
-    fn allow(self, link: &RelativePath, text: &LinkText) -> bool {
+    fn allow(self, link: &RelativePath, text: &LinkText, hidden: bool) -> bool {
         match self {
-            Links::Inside => !leads_out(link, text),
+            Links::Inside => !leads_out(link, text, hidden),
             Links::All => true,
             Links::None => false,
         }
@@ -66,8 +67,8 @@ impl Links {
 
 /// Returns whether a link may lead out of the output directory, as its text says: it is absolute,
 /// steps above the directory, or steps up after a part that may be a link itself, from where up may
-/// be anywhere.
-fn leads_out(link: &RelativePath, text: &LinkText) -> bool {
+/// be anywhere. So may one that leads to a hidden file at the top, unless items may be `hidden`.
+fn leads_out(link: &RelativePath, text: &LinkText, hidden: bool) -> bool {
     if text.as_str().starts_with('/') {
         return true;
     }
@@ -78,6 +79,7 @@ fn leads_out(link: &RelativePath, text: &LinkText) -> bool {
             "" | "." => {}
             ".." if depth == 0 || has_gone_down => return true,
             ".." => depth -= 1,
+            hides if depth == 0 && !hidden && hides.starts_with('.') => return true,
             _ => {
                 depth += 1;
                 has_gone_down = true;
@@ -143,7 +145,14 @@ impl Shelf {
 
     /// Returns whether a link with this text is made there.
     pub(super) fn makes_link(&self, place: &Place, text: &LinkText) -> bool {
-        self.links.allow(&place.relative, text)
+        self.links.allow(&place.relative, text, self.hidden)
+    }
+
+    /// Counts a link that is not made, unless the user wants none.
+    pub(super) fn count_left_out(&self) {
+        if self.links == Links::Inside {
+            self.unkept.links_out.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn link_place(&self, info: &ItemInfo) -> Result<Place, SinkError> {
@@ -163,9 +172,7 @@ impl Shelf {
         text: &LinkText,
     ) -> Result<Held, SinkError> {
         if !self.makes_link(place, text) {
-            if self.links == Links::Inside {
-                self.unkept.links_out.fetch_add(1, Ordering::Relaxed);
-            }
+            self.count_left_out();
             return Ok(Held::LeftOut);
         }
         let path = place.relative.joined();
@@ -283,8 +290,13 @@ impl Shelf {
     fn name_file(&self, name: &str, other: &OtherName) -> Result<NameOutcome, SinkError> {
         let OtherName { place, first, version, .. } = other;
         let first = Place::new(self.tree.path(), first.clone(), None);
-        let missing =
-            || SinkError::NoFirstName { name: name.to_owned(), first: first.relative.joined() };
+        let missing = || {
+            let (name, first_name) = (name.to_owned(), first.relative.joined());
+            if !self.hidden && first.relative.is_hidden() {
+                return SinkError::HiddenFirstName { name, first: first_name };
+            }
+            SinkError::NoFirstName { name, first: first_name }
+        };
         let bringer = self.brought().bringer(&first.relative.joined());
         let stat = match bringer {
             Some(Bringer::ThisRun(Some(there))) if there == *version => {
@@ -293,14 +305,15 @@ impl Shelf {
             _ => return Err(missing()),
         };
         let path = place.relative.joined();
-        let mut replace = false;
+        let (mut replace, mut copy) = (false, None);
         if let Some(there) = self.tree.stat(place, Role::Target)? {
             if FileId::from(&there) == FileId::from(&stat) {
                 self.brought().note_whole(path, *version);
                 return Ok(NameOutcome::WasThere);
             }
             // A copy can become another name without loss.
-            if Shelf::whole(&self.tree, place, &there, *version)?.is_none() {
+            copy = Shelf::whole(&self.tree, place, &there, *version)?;
+            if copy.is_none() {
                 self.check_replaceable(place, &there)?;
             }
             replace = true;
@@ -309,6 +322,12 @@ impl Shelf {
             self.put_link(place, replace)?;
         } else {
             self.unkept.hard_links.fetch_add(1, Ordering::Relaxed);
+            if let Some(copy) = copy {
+                self.note_attributes(&place.relative, other.attributes, &copy);
+                attributes::set(other.attributes, &copy, self.allowed, &self.unkept);
+                self.brought().note_whole(path, *version);
+                return Ok(NameOutcome::WasThere);
+            }
             self.copy(&first, other, replace)?;
         }
         self.brought().put(path, *version);
@@ -318,6 +337,16 @@ impl Shelf {
 
     /// Copies a file, where it cannot have another name.
     fn copy(&self, first: &Place, other: &OtherName, replace: bool) -> Result<(), SinkError> {
+        self.find_room(&other.place, other.version.len)?;
+        let copied = self.try_copy(first, other, replace);
+        if copied.is_err() {
+            // What there is of it only takes room.
+            let _ = self.tree.discard(&other.place);
+        }
+        copied
+    }
+
+    fn try_copy(&self, first: &Place, other: &OtherName, replace: bool) -> Result<(), SinkError> {
         let place = &other.place;
         let fail = |error: io::Error| SinkError::io("copy", &place.target)(error);
         let from = self.tree.open_to_read(first, Role::Target)?;
@@ -346,7 +375,11 @@ mod tests {
     #[test]
     fn a_link_leads_out_if_it_is_absolute_or_steps_above_the_directory_or_up_after_a_name() {
         let out = |link: &str, text: &str| {
-            leads_out(&RelativePath::of_item(link).unwrap(), &LinkText::new(text).unwrap())
+            let (link, text) = (RelativePath::of_item(link), LinkText::new(text));
+            let (link, text) = (link.unwrap(), text.unwrap());
+            let outs = [true, false].map(|hidden| leads_out(&link, &text, hidden));
+            assert!(!outs[0] || outs[1]);
+            outs[1]
         };
         for (link, text) in [
             ("a", "b"),
@@ -356,7 +389,8 @@ mod tests {
             ("d/a", "../b"),
             ("d/e/a", "../../b//c"),
             ("a", "a"),
-            ("a", "..."),
+            ("d/a", "..."),
+            ("d/a", ".git/config"),
         ] {
             assert!(!out(link, text), "{link} -> {text}");
         }
@@ -370,9 +404,13 @@ mod tests {
             // `b` may be a link to a directory above.
             ("d/e/a", "b/.."),
             ("d/a", "../e/../../x"),
+            ("a", ".ssh/id"),
+            ("d/a", ".././.ssh"),
         ] {
             assert!(out(link, text), "{link} -> {text}");
         }
+        let hidden = LinkText::new("../.ssh").unwrap();
+        assert!(!leads_out(&RelativePath::of_item("d/a").unwrap(), &hidden, true));
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub mod journal;
 mod links;
 mod memory;
 mod names;
+mod options;
 mod others;
 mod part;
 mod tree;
@@ -55,7 +56,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use umbel_engine::symbols::{BlockId, SymbolSink};
@@ -71,6 +72,7 @@ pub use item::Prepared;
 pub use links::{Links, NameOutcome, NamedFile};
 pub use memory::MemorySink;
 pub use names::{NameError, Names, RelativePath};
+pub use options::SinkOptions;
 pub use others::{Hidden, Other};
 
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
@@ -90,55 +92,6 @@ const TIDY_FROM: usize = 1024;
 
 /// Called for each event, on a thread of the sink. It must not block.
 type EventHandler = Arc<dyn Fn(SinkEvent) + Send + Sync>;
-
-/// Options of a [`DiskSink`].
-#[derive(Clone, Copy, Debug)]
-pub struct SinkOptions {
-    /// Maximum bytes of memory for open blocks and those on their way to the disk. A block that is
-    /// larger is received alone. Default 32 MiB.
-    pub memory: usize,
-    /// Whether names that differ only in case are the same file; `None` (the default) tests the
-    /// file system.
-    pub folds_case: Option<bool>,
-    /// Whether items and journals are synced to the disk. If not, a crash of the machine (not of
-    /// the process) may lose items that were reported as done. Default true.
-    pub durable: bool,
-    /// Interval between two checkpoints of an incomplete item. A checkpoint writes its state to the
-    /// journal and makes it durable. Checkpoints are more frequent when data arrives fast. Default
-    /// 1 s.
-    pub checkpoint_interval: Duration,
-    /// Whether a file gets the item's modification time, also if it was there. Default true.
-    pub preserve_times: bool,
-    /// Whether an item is refused at once if the file system has no room for it. Default true.
-    pub check_space: bool,
-    /// Whether a file that differs from an item of its name is replaced. Default false: the item is
-    /// refused.
-    pub overwrite: bool,
-    /// Whether items may be hidden files of the output directory, or below hidden directories of
-    /// it. Names that begin with `.` further below are always allowed. Default false.
-    pub hidden: bool,
-    /// Symbolic links that are made. Default: those that stay in the output directory.
-    pub links: Links,
-    /// What is done with differences. Default: items are brought.
-    pub purpose: Purpose,
-}
-
-impl Default for SinkOptions {
-    fn default() -> SinkOptions {
-        SinkOptions {
-            memory: 32 << 20,
-            folds_case: None,
-            durable: true,
-            checkpoint_interval: Duration::from_secs(1),
-            preserve_times: true,
-            check_space: true,
-            overwrite: false,
-            hidden: false,
-            links: Links::Inside,
-            purpose: Purpose::Bring,
-        }
-    }
-}
 
 /// Event of a sink.
 #[derive(Clone, Debug)]
@@ -284,6 +237,7 @@ impl DiskSink {
             other_names: OtherNames::default(),
             brought: Mutex::default(),
             last: OnceLock::new(),
+            own_claim: OnceLock::new(),
             hidden: options.hidden,
             allowed,
             unkept: attributes::Counts::default(),
@@ -327,7 +281,10 @@ impl DiskSink {
     /// Returns a handle to become the only run that brings what `source` has to the directory. Any
     /// text will do that names it.
     pub fn claimant(&self, source: &str) -> Claimant {
-        Claimant::new(&self.shared.preparer.shelf.tree, source)
+        let shelf = &self.shared.preparer.shelf;
+        let claimant = Claimant::new(&shelf.tree, source);
+        shelf.own_claim.get_or_init(|| claimant.name().to_owned());
+        claimant
     }
 
     /// Lists what comes from now on in the directory, as from `source`, for the next run: what a run
@@ -373,8 +330,8 @@ impl DiskSink {
     }
 
     /// Returns everything in the output directory but the items of these names, which were added,
-    /// and directories that have some, the deepest first. Follows no link, and enters nothing that
-    /// is mounted there.
+    /// and directories that have some, the deepest first. Follows no link, and leaves out what is
+    /// mounted there, and incomplete files while another run goes on there.
     pub fn others(&self, names: &HashSet<String>, hidden: Hidden) -> Vec<Other> {
         self.shared.preparer.shelf.others(names, hidden)
     }

@@ -304,7 +304,7 @@ fn is_device(part: &str) -> bool {
 }
 
 /// Returns whether the part looks like an incomplete item or its journal.
-fn is_reserved(part: &str) -> bool {
+pub(super) fn is_reserved(part: &str) -> bool {
     let lower = part.to_lowercase();
     lower.strip_prefix('.').is_some_and(|rest| {
         rest.ends_with(PART_SUFFIX) || rest.contains(&format!("{PART_SUFFIX}."))

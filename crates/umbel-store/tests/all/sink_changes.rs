@@ -168,3 +168,20 @@ fn what_may_not_be_there_is_refused_when_looking_too() {
     let others = client.sink.others(&std::collections::HashSet::new(), Hidden::Stay);
     assert_eq!(others.len(), 1);
 }
+
+#[test]
+fn what_is_in_the_place_of_a_link_that_is_not_made_differs() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path();
+    let client = Client::at_path(path, options(Purpose::Look));
+    let out = empty(1, "out", ItemKind::Link(LinkText::new("/etc").unwrap()));
+    let is_left_out = || matches!(client.sink.add(&out), Ok(umbel_store::sink::Held::LeftOut));
+    assert!(is_left_out());
+    std::os::unix::fs::symlink("/etc", path.join("out")).unwrap();
+    assert!(is_left_out());
+    fs::remove_file(path.join("out")).unwrap();
+    fs::write(path.join("out"), "mine").unwrap();
+    assert!(matches!(client.sink.add(&out), Err(SinkError::Differs { .. })));
+    assert_eq!(client.sink.changes(), named(&[("out", Change::Replaced)]));
+    assert_eq!(client.sink.unkept().links_out, 3);
+}

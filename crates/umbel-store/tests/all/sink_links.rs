@@ -358,3 +358,15 @@ fn only_what_this_run_has_verified_gets_another_name() {
     assert_eq!(fs::metadata(path.join("mine")).unwrap().nlink(), 1);
     assert_eq!(fs::metadata(outside.path().join("secret")).unwrap().nlink(), 1);
 }
+
+#[test]
+fn another_name_of_a_hidden_file_is_missed_with_what_to_do() {
+    let client = Client::new();
+    let first = file(1, ".a");
+    assert!(matches!(refused(&client, &first.info), SinkError::Hidden { .. }));
+    assert!(matches!(client.sink.add(&other_name(2, "b", &first)), Ok(Held::OtherName)));
+    let [(_, result)] = &name_files(&client)[..] else { panic!() };
+    let error = result.as_ref().unwrap_err();
+    assert!(matches!(error, SinkError::HiddenFirstName { .. }), "{error}");
+    assert!(error.to_string().contains("--hidden"), "{error}");
+}

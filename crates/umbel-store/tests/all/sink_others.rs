@@ -101,3 +101,45 @@ fn what_takes_the_place_of_a_directory_meanwhile_is_not_entered() {
     assert_eq!(fs::read(outside.path().join("er")).unwrap(), b"untouched");
     assert!(!path.join("mine").exists());
 }
+
+#[test]
+fn what_other_runs_have_there_stays_while_they_go_on() {
+    let (client, mut names) = client();
+    let path = client.path().to_owned();
+    names.insert("other/half".to_owned());
+    let other = Client::at_path(&path, SinkOptions::default());
+    let mut claimant = other.sink.claimant("other");
+    let umbel_store::sink::Attempt::Ours(claim) = claimant.attempt() else { panic!() };
+    let own = client.sink.claimant("own").attempt();
+    let parts =
+        ["d/.x.umbel-part", "d/.x.umbel-part.journal", ".y.umbel-part", ".0.umbel-part.list"];
+    for name in parts {
+        fs::write(path.join(name), "x").unwrap();
+    }
+    client.sink.remove_others(&names, Hidden::Go).unwrap();
+    let there = |name: &&str| path.join(name).exists();
+    assert!(parts.iter().all(there), "{:?}", files(&client));
+    drop(claim);
+    client.sink.remove_others(&names, Hidden::Go).unwrap();
+    let left: Vec<_> = parts.iter().filter(|name| there(name)).collect();
+    assert_eq!(left, [&".0.umbel-part.list"], "a list serves a later run");
+    drop(own);
+}
+
+#[test]
+fn a_directory_that_a_link_leads_to_is_mirrored_as_any_other() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir_all(place.path().join("real/first/deep")).unwrap();
+    symlink("real", place.path().join("link")).unwrap();
+    let client = Client::at_path(&place.path().join("link"), SinkOptions::default());
+    let removed = client.sink.remove_others(&HashSet::new(), Hidden::Stay).unwrap();
+    let removed: Vec<_> = removed.into_iter().map(|other| other.path).collect();
+    assert_eq!(removed, ["first/deep", "first"].map(std::path::PathBuf::from));
+}
+
+#[test]
+fn a_directory_that_holds_items_is_not_told_as_one_that_goes() {
+    let (client, names) = client();
+    let others = client.sink.others(&names, Hidden::Stay);
+    assert!(!others.iter().any(|other| other.path.ends_with("implied")), "{others:?}");
+}

@@ -25,6 +25,7 @@ fn shelf(directory: &Path) -> Shelf {
         directories: super::super::directories::Directories::default(),
         brought: std::sync::Mutex::default(),
         last: std::sync::OnceLock::new(),
+        own_claim: std::sync::OnceLock::new(),
         hidden: false,
         allowed: super::super::attributes::Allowed::of(0o644),
         unkept: super::super::attributes::Counts::default(),

@@ -8,8 +8,10 @@ use nix::sys::stat::{UtimensatFlags, fstatat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{linkat, symlinkat};
 
+use super::super::attributes::is_kept;
 use super::super::errors::SinkError;
 use super::{Place, Role, Tree};
+use crate::version::nanoseconds;
 
 impl Tree {
     /// Makes something of this role in the place's directory by `make`, which gets the directory
@@ -99,9 +101,10 @@ impl Tree {
         if TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec) == wanted {
             return Ok(false);
         }
+        let has = nanoseconds(stat.st_mtime, stat.st_mtime_nsec);
         let flags = UtimensatFlags::NoFollowSymlink;
         utimensat(&directory, name.as_str(), &TimeSpec::UTIME_OMIT, &wanted, flags)
             .map_err(fail)?;
-        Ok(true)
+        Ok(!is_kept(has, modified_ns))
     }
 }
