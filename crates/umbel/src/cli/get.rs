@@ -46,9 +46,9 @@ pub(super) struct GetArgs {
     /// command exits with 1
     #[arg(long)]
     overwrite: bool,
-    /// When everything is there, remove from DIR what the server does not offer. Hidden files at
-    /// the top of DIR stay without --hidden
-    #[arg(long, conflicts_with_all = ["patterns", "atomic"])]
+    /// When everything is there, remove from DIR, which has to be named by -o, what the server does
+    /// not offer. Hidden files at the top of DIR stay without --hidden
+    #[arg(long, requires = "output", conflicts_with_all = ["patterns", "atomic"])]
     delete: bool,
     #[command(flatten)]
     changes: ChangeArgs,

@@ -36,7 +36,8 @@ pub(crate) fn unkept_lines(unkept: Unkept) -> Vec<String> {
         (!parts.is_empty()).then(|| format!("not kept by the target: {}", parts.join(", ")));
     let out = (links_out > 0).then(|| {
         let links = counted(links_out, "symbolic link");
-        format!("not made, since it may lead out of the directory: {links}; --links all makes them")
+        format!("not made, since it may lead out of the directory or to hidden files: {links}; --links all makes \
+             them")
     });
     unkept.into_iter().chain(out).collect()
 }
@@ -338,8 +339,8 @@ mod tests {
         assert_eq!(unkept_lines(some), [line]);
         let links = Unkept { links: 1, hard_links: 2, links_out: 3, ..Unkept::default() };
         let kept = "not kept by the target: 1 symbolic link, 2 hard links, copied";
-        let out = "not made, since it may lead out of the directory: 3 symbolic links; --links all \
-                   makes them";
+        let out = "not made, since it may lead out of the directory or to hidden files: 3 symbolic \
+                   links; --links all makes them";
         assert_eq!(unkept_lines(links), [kept, out]);
     }
 

@@ -21,10 +21,6 @@ pub(crate) mod ports;
 mod random;
 mod wiring;
 
-/// Says that what the source does not have was not removed.
-pub(crate) const KEPT: &str =
-    "not everything came, or the source could not read all of it: nothing was removed";
-
 use std::fmt;
 use std::sync::Arc;
 
@@ -34,6 +30,10 @@ pub(crate) use items::{Asked, Items, Listed, unkept_lines};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{generator, random};
 pub(crate) use wiring::Wiring;
+
+/// Says that what the source does not have was not removed.
+pub(crate) const KEPT: &str =
+    "not everything came, or the source could not read all of it: nothing was removed";
 
 /// Ends a running command, from any thread.
 #[derive(Clone)]

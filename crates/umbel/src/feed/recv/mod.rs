@@ -347,6 +347,8 @@ fn receive(
         let note = |line: &str| observer.note(line);
         let summary = match take_turn(files.disk().claimant(&source), stop, note) {
             Turn::Ours(claim) => break Some(claim),
+            // What is to be removed, the other run may have left.
+            Turn::Left(_) if options.delete => None,
             Turn::Left(word) => delivery.summary(&word),
             Turn::Interrupted => Some(RecvSummary { interrupted: true, ..RecvSummary::default() }),
         };

@@ -211,7 +211,9 @@ fn what_the_server_does_not_offer_is_removed_only_if_asked_for_and_if_everything
     add_others(&place);
     place.get(&server.url, &[]).succeeded();
     assert!(place.out().join("mine").exists());
-    run(["get", &server.url, "a", "--delete"]).misused(&["--delete"]);
+    run(["get", &server.url, "a", "--delete", "-o", "out"]).misused(&["--delete"]);
+    // The working directory is mirrored only if it is named.
+    run(["get", &server.url, "--delete"]).misused(&["--output"]);
 
     // What failed, or could not be read, leaves all as it was.
     fs::write(place.out().join("a"), "changed").unwrap();
