@@ -233,7 +233,7 @@ impl Catalog {
         };
         items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let before = self.snapshot();
-        let mut update = Update::new(*next_toi, &before.items, items.len());
+        let mut update = Update::new(*next_toi, &before.items, &items);
         for found in items {
             let Some(oti) = self.options.oti(found.size) else {
                 skipped.add(found.name, SkipReason::TooLarge);

@@ -21,31 +21,51 @@ pub(super) struct Update<'a> {
     pub(super) fresh: Vec<Arc<Item>>,
     pub(super) changes: Changes,
     /// First names of files that have several, with the versions found there.
-    names: HashMap<FileNumber, (String, FileVersion)>,
+    first_names: FirstNames,
+}
+
+type FirstNames = HashMap<FileNumber, (String, FileVersion)>;
+
+/// Returns what identifies a file that has several names.
+fn of_several_names(found: &Found) -> Option<(FileNumber, FileVersion)> {
+    let Place::File(version) = found.place else { return None };
+    let number = version.of_several_names().filter(|_| check_name(&found.name).is_ok())?;
+    Some((number, version))
+}
+
+/// Returns the first names of files that have several: those that are not hidden come first, since
+/// clients may refuse the others.
+fn first_names(items: &[Found]) -> FirstNames {
+    let mut first_names = FirstNames::new();
+    let is_hidden = |name: &str| name.starts_with('.');
+    for found in items {
+        let Some((number, version)) = of_several_names(found) else { continue };
+        let is_better = |first: &str| is_hidden(first) && !is_hidden(&found.name);
+        if first_names.get(&number).is_none_or(|(first, _)| is_better(first)) {
+            first_names.insert(number, (found.name.clone(), version));
+        }
+    }
+    first_names
 }
 
 impl<'a> Update<'a> {
-    /// Begins a transition to about this number of items.
-    pub(super) fn new(next_toi: u32, old: &'a [Arc<Item>], capacity: usize) -> Update<'a> {
+    /// Begins a transition to these items, which are added then.
+    pub(super) fn new(next_toi: u32, old: &'a [Arc<Item>], items: &[Found]) -> Update<'a> {
         Update {
             next_toi,
             old: old.iter().peekable(),
-            items: Vec::with_capacity(capacity),
+            items: Vec::with_capacity(items.len()),
             fresh: Vec::new(),
             changes: Changes::default(),
-            names: HashMap::new(),
+            first_names: first_names(items),
         }
     }
 
-    /// Returns the item of which this is another name, or notes that it is the first of its file.
-    fn first_name(&mut self, found: &Found) -> Option<String> {
-        let Place::File(version) = &found.place else { return None };
-        let number = version.of_several_names().filter(|_| check_name(&found.name).is_ok())?;
-        if let Some((first, there)) = self.names.get(&number) {
-            return there.is_same_content(version).then(|| first.clone());
-        }
-        self.names.insert(number, (found.name.clone(), *version));
-        None
+    /// Returns the item of which this is another name.
+    fn first_name(&self, found: &Found) -> Option<String> {
+        let (number, version) = of_several_names(found)?;
+        let (first, there) = self.first_names.get(&number)?;
+        (*first != found.name && there.is_same_content(&version)).then(|| first.clone())
     }
 
     pub(super) fn add(

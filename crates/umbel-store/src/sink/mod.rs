@@ -218,7 +218,9 @@ impl DiskSink {
         on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
     ) -> Result<DiskSink, SinkError> {
         let (tree, folds_case, allowed) = if options.purpose == Purpose::Look {
-            (Tree::open_to_look(directory)?, false, attributes::Allowed::by_umask())
+            let tree = Tree::open_to_look(directory)?;
+            let allowed = tree.look_at_allowed();
+            (tree, false, allowed)
         } else {
             let tree = Tree::open(directory)?;
             let (folds_case, allowed) = tree.try_names()?;

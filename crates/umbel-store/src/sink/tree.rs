@@ -233,6 +233,16 @@ impl Tree {
         }
     }
 
+    /// Returns the permissions of new files without making one that has a name.
+    pub(super) fn look_at_allowed(&self) -> Allowed {
+        // Where the file system has no files without names, or none may be made, the umask decides,
+        // unless the directory has an access control list for new files.
+        let flags = OFlag::O_TMPFILE | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+        openat(&self.root, ".", flags, Mode::from_bits_truncate(0o666))
+            .and_then(fstat)
+            .map_or_else(|_| Allowed::by_umask(), |stat| Allowed::of(stat.st_mode))
+    }
+
     /// Returns the number of bytes available for files. Returns `None` if the file system does not
     /// report it.
     pub(super) fn available(&self) -> Option<u64> {

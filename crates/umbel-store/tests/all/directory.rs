@@ -782,3 +782,22 @@ fn a_followed_link_that_cannot_be_looked_at_is_missed() {
     let skipped = Repository::open(dir.path(), options).unwrap().catalog().skipped();
     assert_eq!((skipped.total(), skipped.failures()), (2, 1), "{skipped:?}");
 }
+
+#[test]
+fn the_first_name_of_a_file_is_one_that_clients_do_not_refuse() {
+    let dir = TempDir::new().unwrap();
+    write(dir.path(), ".a", b"x");
+    for name in ["b", "c"] {
+        fs::hard_link(dir.path().join(".a"), dir.path().join(name)).unwrap();
+    }
+    let options = RepositoryOptions { hidden: true, ..small_options() };
+    let repository = Repository::open(dir.path(), options).unwrap();
+    let kind = |name: &str| repository.catalog().lookup(name).unwrap().kind().clone();
+    let other = ItemKind::HardLink("b".to_owned());
+    assert_eq!([kind(".a"), kind("b"), kind("c")], [other.clone(), ItemKind::File, other]);
+    let digest = |name: &str| {
+        let toi = repository.catalog().lookup(name).unwrap().toi();
+        repository.catalog().digest(toi).unwrap()
+    };
+    assert_eq!(digest(".a"), digest_of(b"x"));
+}
