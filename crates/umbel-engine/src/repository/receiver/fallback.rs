@@ -44,6 +44,8 @@ pub(super) struct Fallback {
     silent_since: Option<Instant>,
     /// What has come since an announced transmission began, until it is judged.
     window: Option<Window>,
+    /// What was asked for by NAK, and has neither been announced nor come.
+    asked: Option<Asked>,
     after: Option<Duration>,
     probe_every: Duration,
     /// Number of the last probe, until one of its packets has come.
@@ -62,6 +64,14 @@ struct Window {
     numbers: Option<(u32, u32)>,
     packets: u32,
     longest: usize,
+}
+
+/// A question to which multicast has to bring the answer.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    first: Instant,
+    /// Time since which nothing at all has come on the channel.
+    silent_since: Instant,
 }
 
 /// What multicast brought before a client gave it up.
@@ -87,6 +97,8 @@ const STEADY: Duration = Duration::from_mins(1);
 /// First time for which a client whose path is too slow stays off the channel. Paths change, and a
 /// return in vain costs the path a few round trips at the channel's rate. Chosen.
 const ASIDE: Duration = Duration::from_mins(1);
+/// Silences that a client waits for an answer while the channel brings what others asked for.
+const ASKED_MOST: u32 = 12;
 /// Greatest number of times that the interval between probes doubles, since returns were in vain.
 const DOUBLED_MOST: u32 = 6;
 
@@ -96,6 +108,7 @@ impl Fallback {
             way: Way::Multicast,
             silent_since: None,
             window: None,
+            asked: None,
             after: config.fallback_after,
             probe_every: config.probe_every,
             probe: None,
@@ -111,7 +124,7 @@ impl Fallback {
     /// Restarts with multicast.
     pub(super) fn reset(&mut self) {
         self.way = Way::Multicast;
-        (self.silent_since, self.window) = (None, None);
+        (self.silent_since, self.window, self.asked) = (None, None, None);
         (self.probe, self.returned) = (None, None);
         self.in_vain = 0;
     }
@@ -120,11 +133,25 @@ impl Fallback {
     pub(super) fn expect(&mut self, starts: Instant) {
         self.silent_since.get_or_insert(starts);
         self.window.get_or_insert(Window::new(starts));
+        self.asked = None;
+    }
+
+    /// Expects the answer to a NAK, on the channel or announced.
+    pub(super) fn expect_answer(&mut self, now: Instant) {
+        self.asked.get_or_insert(Asked { first: now, silent_since: now });
+    }
+
+    /// Returns the time until which an answer is listened for, if one is expected.
+    pub(super) fn listens_until(&self) -> Option<Instant> {
+        self.asked.zip(self.after).map(|(asked, after)| asked.given_up_at(after))
     }
 
     /// Counts a packet of the channel, whatever it is about.
     #[inline]
-    pub(super) fn count(&mut self, number: u32, len: usize) {
+    pub(super) fn count(&mut self, now: Instant, number: u32, len: usize) {
+        if let Some(asked) = &mut self.asked {
+            asked.silent_since = now;
+        }
         if let Some(window) = &mut self.window {
             window.count(number, len);
         }
@@ -132,7 +159,7 @@ impl Fallback {
 
     /// Notes that a symbol of a wanted item came by multicast.
     pub(super) fn hear(&mut self) {
-        self.silent_since = None;
+        (self.silent_since, self.asked) = (None, None);
     }
 
     /// Draws the number of a probe, which only the server and those who hear its packets know.
@@ -157,8 +184,10 @@ impl Fallback {
     #[inline]
     pub(super) fn next_judgement(&self) -> Option<Instant> {
         let window = self.window.map(|window| window.since);
+        let after = self.after.filter(|_| self.is_multicast())?;
+        let asked = self.listens_until();
         let since = [self.silent_since, window].into_iter().flatten().min();
-        since.filter(|_| self.is_multicast()).zip(self.after).map(|(since, after)| since + after)
+        [since.map(|since| since + after), asked].into_iter().flatten().min()
     }
 
     /// Judges what multicast has brought, if that is due. Gives it up if that is nothing that is
@@ -166,7 +195,9 @@ impl Fallback {
     pub(super) fn judge(&mut self, now: Instant) -> Option<Brought> {
         let after = self.after?;
         let brought = self.window.map_or(Brought::nothing(after), |window| window.brought(now));
-        if let Some(silent_since) = self.silent_since.filter(|since| *since + after <= now) {
+        let asked = self.asked.filter(|asked| asked.given_up_at(after) <= now);
+        let announced = self.silent_since.filter(|since| *since + after <= now);
+        if let Some(silent_since) = announced.or(asked.map(|asked| asked.silent_since)) {
             self.give_up(now);
             return Some(Brought::nothing(now.since(silent_since)));
         }
@@ -184,7 +215,7 @@ impl Fallback {
 
     /// Switches to unicast.
     fn give_up(&mut self, now: Instant) {
-        (self.silent_since, self.window) = (None, None);
+        (self.silent_since, self.window, self.asked) = (None, None, None);
         let in_vain = self.returned.take().is_some_and(|returned| now.since(returned) < STEADY);
         self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
         self.probe_later(now);
@@ -223,6 +254,14 @@ impl Fallback {
     /// Returns a wait that doubles with each return that was in vain.
     fn wait(&self, first: Duration) -> Duration {
         first * (1 << self.in_vain.min(DOUBLED_MOST))
+    }
+}
+
+impl Asked {
+    /// Returns the time at which multicast is given up for want of an answer: `after` nothing came
+    /// at all, or at last whatever comes, since anybody can forge that.
+    fn given_up_at(self, after: Duration) -> Instant {
+        (self.silent_since + after).min(self.first + after * ASKED_MOST)
     }
 }
 
@@ -280,7 +319,7 @@ mod tests {
     fn with_each(n: u32) -> (Fallback, Option<Brought>) {
         let mut fallback = fallback();
         for number in (u32::MAX - 500..=u32::MAX).chain(0..500).filter(|number| number % n == 0) {
-            fallback.count(number, 600);
+            fallback.count(at(0), number, 600);
             fallback.hear();
         }
         let due = fallback.next_judgement().unwrap();
@@ -305,9 +344,28 @@ mod tests {
         let brought = silent.judge(silent.next_judgement().unwrap()).unwrap();
         assert_eq!((brought.packets, brought.lost), (0, 0));
         let mut heard = fallback();
-        heard.count(1, 100);
+        heard.count(at(0), 1, 100);
         heard.hear();
         assert_eq!(heard.judge(heard.next_judgement().unwrap()), None, "one packet of one");
         assert!(heard.is_multicast());
+    }
+
+    #[test]
+    fn who_asked_and_hears_nothing_more_gives_up_and_who_hears_others_waits_for_a_minute() {
+        let mut silent = Fallback::new(&ReceiverConfig::default());
+        silent.expect_answer(at(0));
+        assert_eq!(silent.next_judgement(), Some(at(5_000)));
+        assert!(silent.judge(at(5_000)).is_some() && !silent.is_multicast());
+        let mut busy = Fallback::new(&ReceiverConfig::default());
+        busy.expect_answer(at(0));
+        for second in 1..60 {
+            busy.count(at(second * 1_000), second as u32, 600);
+            assert_eq!(busy.judge(at(second * 1_000)), None, "{second}");
+        }
+        assert!(busy.judge(at(60_000)).is_some(), "what comes may be forged");
+        let mut answered = Fallback::new(&ReceiverConfig::default());
+        answered.expect_answer(at(0));
+        answered.hear();
+        assert_eq!(answered.next_judgement(), None);
     }
 }

@@ -381,7 +381,7 @@ impl<K: SymbolSink> Receiver<K> {
             return self.events.push_back(event);
         }
         self.reception.on_packet(now, packet.header.stamp, len);
-        self.fallback.count(packet.header.stamp.number, len);
+        self.fallback.count(now, packet.header.stamp.number, len);
         let may_be_genuine = self.take_symbol(now, packet);
         if may_be_genuine && self.listener.hear(now, &self.items, (toi, transmission, index)) {
             self.tuner.extend_interest(now + self.config.linger);
@@ -461,6 +461,7 @@ impl<K: SymbolSink> Receiver<K> {
         let may = self.fallback.is_multicast();
         while let Some(nak) = self.listener.next_nak(now, &mut self.items, may) {
             self.tuner.extend_interest(now + self.config.linger);
+            self.fallback.expect_answer(now);
             self.outbox.say(ClientMessage::Nak(nak));
         }
     }

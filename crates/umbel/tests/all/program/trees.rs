@@ -325,3 +325,21 @@ fn a_copy_is_verified_with_the_list_of_a_feed() {
     }
     assert!(!place.out().join("z").exists());
 }
+
+#[test]
+fn a_run_that_is_to_remove_things_does_not_take_the_word_of_another_that_removed_nothing() {
+    let place = tree();
+    fs::create_dir(place.out()).unwrap();
+    fs::write(place.out().join("mine"), "mine").unwrap();
+    let script = "recv() { \"$UMBEL\" recv n -o out --interface lo --wait 10min --json \"$@\"; }; \
+                  recv > 1.json & first=$!; \
+                  \"$UMBEL\" send repo --name n --interface lo -q --rate 1M > sent & sent=$!; \
+                  sleep 1; recv --delete > 2.json & second=$!; \
+                  wait $first $sent; wait $second || echo $?";
+    let Some(ran) = alone(&place, script) else { return };
+    // The source may be gone by then, or not.
+    let said = fs::read_to_string(place.path().join("2.json")).unwrap();
+    let has_failed = ran.succeeded().stdout == "1\n";
+    assert!(said.contains("\"removed\":1") || has_failed, "{ran:?} {said}");
+    assert!(has_failed == place.out().join("mine").exists(), "{ran:?} {said}");
+}
