@@ -454,7 +454,13 @@ impl<K: SymbolSink> Receiver<K> {
         timers.put(Timer::Guard, self.guard.poll_timeout());
         timers.put(Timer::Report, self.reception.next());
         let leaves = self.tuner.is_joined() && self.is_idle();
-        self.timers.put(Timer::Leave, leaves.then(|| self.tuner.interest_until()));
+        self.timers.put(Timer::Leave, leaves.then(|| self.interest_until()));
+    }
+
+    /// Returns the time until which something of interest may come on the channel.
+    fn interest_until(&self) -> Instant {
+        let until = self.tuner.interest_until();
+        self.fallback.listens_until().map_or(until, |answer| answer.max(until))
     }
 
     fn send_due_naks(&mut self, now: Instant) {
@@ -521,7 +527,7 @@ impl<K: SymbolSink> Receiver<K> {
 
     /// Leaves the channel when nothing of interest was announced for a while.
     fn leave_if_idle(&mut self, now: Instant) {
-        let uninterested = self.items.is_idle() || now >= self.tuner.interest_until();
+        let uninterested = self.items.is_idle() || now >= self.interest_until();
         if self.is_idle() && uninterested {
             self.tuner.leave();
             self.reception.stop();
