@@ -36,8 +36,10 @@ pub(crate) fn unkept_lines(unkept: Unkept) -> Vec<String> {
         (!parts.is_empty()).then(|| format!("not kept by the target: {}", parts.join(", ")));
     let out = (links_out > 0).then(|| {
         let links = counted(links_out, "symbolic link");
-        format!("not made, since it may lead out of the directory or to hidden files: {links}; --links all makes \
-             them")
+        format!(
+            "not made, since it may lead out of the directory or to hidden files: {links}; --links \
+             all makes them"
+        )
     });
     unkept.into_iter().chain(out).collect()
 }
