@@ -42,6 +42,13 @@ pub(crate) fn sh(host: Node<'_>, line: &str) {
     assert!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Lets no multicast come to a host from now on.
+pub(crate) fn make_deaf(lab: &Lab, host: &str) {
+    let drop = "nft add table inet t; nft 'add chain inet t in { type filter hook input \
+                priority 0; }'; nft add rule inet t in ip daddr 224.0.0.0/4 drop";
+    sh(lab.host(host).unwrap(), drop);
+}
+
 /// Creates a topology with the server `h1` and clients `h2`, `h3` … on a switch. Each client's link
 /// is impaired both ways.
 pub(crate) fn star(clients: usize, impairment: Impairment) -> Topology {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::bench::{Bench, EVERYTHING};
-use crate::support::{MB, lab, number, star};
+use crate::support::{MB, MINUTE, has_nft, lab, make_deaf, number, star};
 use serde_json::Value;
 use umbel_lab::Impairment;
 
@@ -82,4 +82,20 @@ fn an_altered_symbol_never_gets_into_the_output() {
         let noticed = |note: &Value| note["message"].as_str().unwrap().contains("damaged");
         assert!(notes.iter().any(noticed), "nothing was altered, so this tests nothing");
     }
+}
+
+#[test]
+fn multicast_that_stops_within_a_transmission_is_replaced_by_unicast() {
+    let Some(lab) = lab(&star(1, Impairment::none())) else { return };
+    if !has_nft(lab.host("h2").unwrap()) {
+        return;
+    }
+    let bench = Bench::new(&lab, &[("large", 40 * MB)]);
+    let server = bench.serve(&["--rate", "60M"]);
+    let mut client = bench.get("h2", &server.url, EVERYTHING);
+    bench.wait_until_stored(&client, 8 * MB);
+    make_deaf(&lab, "h2");
+    // Nobody reports any more, so that the rate falls, and the transmission would last for minutes.
+    client.process.wait_for_event("fallback", Duration::from_secs(30));
+    bench.check_all(&mut client, MINUTE);
 }

@@ -2,16 +2,9 @@
 
 use crate::support::bench::SOON;
 use crate::support::feeds::{Feeds, Receiver};
-use crate::support::{MB, MINUTE, has_nft, lab, number, sh, star};
+use crate::support::{MB, MINUTE, has_nft, lab, make_deaf, number, star};
 use serde_json::Value;
 use umbel_lab::{Impairment, Lab};
-
-/// Lets no multicast come to a host from now on.
-fn make_deaf(lab: &Lab, host: &str) {
-    let drop = "nft add table inet t; nft 'add chain inet t in { type filter hook input \
-                priority 0; }'; nft add rule inet t in ip daddr 224.0.0.0/4 drop";
-    sh(lab.host(host).unwrap(), drop);
-}
 
 /// Checks that a receiver has everything, by unicast.
 #[track_caller]
