@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 pub(crate) use umbel_lab::testing::{has_nft, lab, skip};
-use umbel_lab::{Impairment, Node, Topology};
+use umbel_lab::{Impairment, Lab, Node, Topology};
 
 /// Patience with a transfer on a busy machine.
 pub(crate) const MINUTE: Duration = Duration::from_mins(1);

@@ -4,7 +4,7 @@ use crate::support::bench::SOON;
 use crate::support::feeds::{Feeds, Receiver};
 use crate::support::{MB, MINUTE, has_nft, lab, make_deaf, number, star};
 use serde_json::Value;
-use umbel_lab::{Impairment, Lab};
+use umbel_lab::Impairment;
 
 /// Checks that a receiver has everything, by unicast.
 #[track_caller]
