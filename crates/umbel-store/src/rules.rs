@@ -26,6 +26,17 @@ pub struct Patterns {
     pub include: Vec<String>,
 }
 
+impl Patterns {
+    /// Checks the patterns, which a walk would refuse later.
+    ///
+    /// # Errors
+    ///
+    /// Returns a line that says which one is none.
+    pub fn check(&self) -> Result<(), String> {
+        Rules::new(self).map(drop)
+    }
+}
+
 /// The patterns that hold for a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules(Gitignore);

@@ -17,6 +17,9 @@ const STRETCH_TIME: Duration = Duration::from_secs(2);
 const LEAST_STRETCH: u32 = 10;
 /// Longest pause after which times of sending can be compared.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Time by which a packet may seem to be later than is possible, since clocks are read one after
+/// another.
+const MOST_LATER: Duration = Duration::from_millis(500);
 /// Shortest time over which the arrival of trains says anything. Interrupts and reads take several
 /// packets at once.
 const LEAST_TRAIN_TIME: Duration = Duration::from_micros(20);
@@ -115,7 +118,12 @@ impl Meter {
         self.count_gap(stamp);
         if apart.is_none_or(|apart| apart > 0) {
             self.end_batch();
-            let queue = self.least.hear(now, stamp.sent_us, stamp.place == 0);
+            let mut queue = self.least.hear(now, stamp.sent_us, stamp.place == 0);
+            if self.is_impossible(now, queue) {
+                self.least = LeastDelay::default();
+                (self.older, self.newer) = (None, None);
+                queue = self.least.hear(now, stamp.sent_us, stamp.place == 0);
+            }
             let lead = Arrival { stamp: ChannelStamp { number: batch, ..stamp }, at: now, queue };
             self.begin_stretch(lead);
             if stamp.place == 0 {
@@ -132,6 +140,13 @@ impl Meter {
         self.last = Some((stamp.number, now));
         self.batch.received += 1;
         self.batch.marked += u32::from(marked);
+    }
+
+    /// Returns whether a lead cannot have been under way for so much longer than the one before: both
+    /// arrived too soon after each other. Then those before waited while this machine stood still,
+    /// and the source's clock has gone round meanwhile.
+    fn is_impossible(&self, now: Instant, queue: Duration) -> bool {
+        self.lead.is_some_and(|last| queue > last.queue + now.since(last.at) + MOST_LATER)
     }
 
     /// Counts packets that reached the machine and were dropped there.

@@ -37,8 +37,15 @@ pub(super) struct FilesArgs {
 }
 
 impl FilesArgs {
-    pub(super) fn patterns(&self) -> Patterns {
-        Patterns { exclude: self.exclude.clone(), include: self.include.clone() }
+    /// Returns the patterns.
+    ///
+    /// # Errors
+    ///
+    /// If one is none; before anything waits for the network.
+    pub(super) fn patterns(&self) -> anyhow::Result<Patterns> {
+        let patterns = Patterns { exclude: self.exclude.clone(), include: self.include.clone() };
+        patterns.check().map_err(anyhow::Error::msg)?;
+        Ok(patterns)
     }
 
     /// Lists what of these paths would be taken, and what is left out. Crawls are taken apart if
@@ -59,7 +66,7 @@ impl FilesArgs {
             own: state::own(state_dir),
             hidden: self.hidden,
             follow_links: self.follow_links,
-            patterns: self.patterns(),
+            patterns: self.patterns()?,
             ..RepositoryOptions::default()
         };
         let repository = Repository::open_all(paths, options)?;

@@ -177,7 +177,7 @@ impl SendArgs {
             state_dir: self.state_dir,
             hidden: self.files.hidden,
             follow_links: self.files.follow_links,
-            patterns: self.files.patterns(),
+            patterns: self.files.patterns()?,
             ..SendOptions::new(what, self.name)
         })
     }

@@ -171,7 +171,7 @@ impl ServeArgs {
             clients: load_authorities(files.client_ca.as_ref(), files.crl.as_ref())?,
             hidden: self.files.hidden,
             follow_links: self.files.follow_links,
-            patterns: self.files.patterns(),
+            patterns: self.files.patterns()?,
             rescan: self.rescan,
             ..ServeOptions::new(self.paths, state_dir)
         })

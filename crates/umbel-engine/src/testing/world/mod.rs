@@ -28,7 +28,7 @@ use rand_core::Rng;
 
 pub(crate) use self::hosted::Hosted;
 use self::network::Arrival;
-pub(crate) use self::network::{Bottleneck, Host, Link, Network};
+pub(crate) use self::network::{Bottleneck, Host, Link, Network, Standstill};
 pub(crate) use self::routers::NoRouter;
 use self::routers::{Node, Parcel, Router};
 use super::Tested;

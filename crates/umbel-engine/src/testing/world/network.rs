@@ -95,11 +95,21 @@ pub(crate) struct Host {
     /// Pace of its data, of all layers together. Without one, data never wait.
     pub(crate) pace: Option<Rate>,
     pub(crate) is_up: bool,
+    /// Whether it stands still, as a machine that is suspended.
+    pub(crate) stands: Option<Standstill>,
     pub(crate) joined: BTreeSet<Channel>,
     /// When the next data packet may leave.
     pub(crate) next_data: Instant,
     /// Place of its next wake-up in the world's calendar.
     pub(crate) wake: Option<(Instant, u64)>,
+}
+
+/// Time in which a host does nothing, and what comes waits in its buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standstill {
+    pub(crate) until: Instant,
+    /// Datagrams that still fit.
+    pub(crate) room: u32,
 }
 
 impl Host {
@@ -113,6 +123,7 @@ impl Host {
             is_deaf: false,
             pace: None,
             is_up: true,
+            stands: None,
             joined: BTreeSet::new(),
             next_data: Instant::EPOCH,
             wake: None,

@@ -24,6 +24,7 @@ impl<P: Protocol> World<P> {
         let stands = self.at_once >= MOST_AT_ONCE;
         assert!(!stands, "time stands still at {:?}\n{}", self.now, self.state());
         self.now = at;
+        let Some(happening) = self.unless_it_stands(happening) else { return true };
         match happening {
             Happening::Wake(host) => {
                 self.host(host).wake = None;
@@ -45,6 +46,27 @@ impl<P: Protocol> World<P> {
             Happening::Deed(deed) => deed(self),
         }
         true
+    }
+
+    /// Returns what happens, unless it is put off since its host stands still.
+    fn unless_it_stands(&mut self, happening: Happening<P>) -> Option<Happening<P>> {
+        let (Happening::Wake(host) | Happening::Arrival { to: host, .. }) = happening else {
+            return Some(happening);
+        };
+        let now = self.now;
+        let Some(stands) = self.host(host).stands.as_mut().filter(|stands| now < stands.until)
+        else {
+            return Some(happening);
+        };
+        let until = stands.until;
+        if matches!(happening, Happening::Wake(_)) {
+            let wake = self.schedule(until, happening);
+            self.host(host).wake = Some(wake);
+        } else if let Some(room) = stands.room.checked_sub(1) {
+            stands.room = room;
+            self.schedule(until, happening);
+        }
+        None
     }
 
     /// Takes everything that a host's engine has to say.

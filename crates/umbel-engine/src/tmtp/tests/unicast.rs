@@ -7,7 +7,7 @@ use umbel_wire::feed::Recovery;
 use super::delivery::{LONG, complete, rate};
 use super::world::World;
 use crate::congestion::CongestionConfig;
-use crate::testing::world::Bottleneck;
+use crate::testing::world::{Bottleneck, Standstill};
 use crate::tmtp::{
     Authentication, ReceiverCommand, ReceiverEvent, SourceConfig, SourceEvent, TooLittle, node_id,
 };
@@ -225,5 +225,23 @@ fn in_an_open_feed_and_with_a_token_it_is_the_same() {
         world.extend_all();
         finish(&mut world);
         world.command(deaf, ReceiverCommand::Leave);
+    }
+}
+
+#[test]
+fn who_stood_still_catches_up_once_it_goes_on() {
+    for recovery in [Recovery::Tree, Recovery::Source] {
+        let mut world = world(recovery);
+        let still = add(&mut world);
+        let others = [add(&mut world), add(&mut world), add(&mut world)];
+        world.run_until(LONG, |world| world.source().stats().totals.members == 4);
+        send_half(&mut world);
+        let start = world.now + Duration::from_secs(45);
+        world.network.hosts[still].stands = Some(Standstill { until: start, room: 200 });
+        world.run_until(LONG, |world| others.iter().all(|&host| world.has_all(host)));
+        world.run_for(start.since(world.now));
+        world.run_until(LONG, World::everyone_has_all);
+        let took = world.now.since(start);
+        assert!(took < Duration::from_secs(20), "{recovery}: {took:?}\n{}", world.state());
     }
 }
