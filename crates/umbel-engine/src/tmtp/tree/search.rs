@@ -267,8 +267,8 @@ impl Tree {
     /// whatever another program on its host does.
     pub(super) fn is_barred(&self, now: Instant, address: SocketAddr) -> bool {
         let is_source = address == self.source.address();
-        if is_source && self.by_unicast {
-            // It was not heard by multicast, which is no fault of its own.
+        if is_source && (self.by_unicast || self.flat) {
+            // It was not heard by multicast, which is no fault of its own; or there is no other.
             return false;
         }
         let is_liar = !is_source && self.liars.is_barred(now, address.ip());
