@@ -14,8 +14,11 @@ use crate::PatternError;
 
 /// Maximum number of patterns with wildcards in one query.
 const MAX_GLOBS: usize = 256;
-/// Number of selections that are remembered for their later pages.
+/// Number of selections that are remembered for their later pages, so that these cost little.
 const REMEMBERED: usize = 16;
+/// Number of states that are remembered for later pages. Only changes of the items make new ones, so
+/// that no client's lists push another's out.
+const STATES: usize = 16;
 /// A cursor is the position in the selection in its low bits, and the generation of its snapshot
 /// above.
 const POSITION_BITS: u32 = 40;
@@ -75,10 +78,11 @@ impl Selection {
     }
 }
 
-/// Selects items and remembers recent selections.
+/// Selects items, and remembers recent selections and the states that they are of.
 #[derive(Debug, Default)]
 pub(super) struct Selector {
     lately: Mutex<VecDeque<Arc<Matches>>>,
+    states: Mutex<VecDeque<Arc<Snapshot>>>,
 }
 
 /// All items of a snapshot that match.
@@ -103,14 +107,24 @@ impl Selector {
     ) -> Result<Selection, PatternError> {
         let position = (cursor & ((1 << POSITION_BITS) - 1)) as usize;
         let generation = if cursor == 0 { now.generation_bits() } else { cursor - position as u64 };
+        let state = self.state(now, generation).ok_or(PatternError::Changed)?;
         let matches = match self.recall(patterns, generation) {
             Some(matches) => matches,
-            None if generation == now.generation_bits() => {
-                self.remember(Matches::new(now, patterns)?)
-            }
-            None => return Err(PatternError::Changed),
+            None => self.remember(Matches::new(&state, patterns)?),
         };
         Ok(matches.page(position, limit.max(1)))
+    }
+
+    /// Returns the state of a generation, if it is the present one or one of the last of which
+    /// something was selected.
+    fn state(&self, now: &Arc<Snapshot>, generation: u64) -> Option<Arc<Snapshot>> {
+        let mut states = self.states.lock();
+        let present = now.generation_bits();
+        if states.iter().all(|state| state.generation_bits() != present) {
+            states.push_front(Arc::clone(now));
+            states.truncate(STATES);
+        }
+        states.iter().find(|state| state.generation_bits() == generation).cloned()
     }
 
     fn recall(&self, patterns: &[String], generation: u64) -> Option<Arc<Matches>> {
