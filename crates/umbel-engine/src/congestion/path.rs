@@ -300,7 +300,7 @@ impl Path {
         self.queue.jitter = jitter.max(self.queue.jitter * (1.0 - 1.0 / 32.0));
         let bits = f64::from(config.packet_len) * 8.0;
         if self.competition.is_some() {
-            self.note_trouble(now, config, report);
+            self.note_trouble(now, report, bits);
             self.compete_on(now, report, bits);
             self.judged = report.newest.number;
             return News::Changed;
@@ -338,7 +338,7 @@ impl Path {
         if is_judged {
             self.judge(config, report.newest.number);
         }
-        self.note_trouble(now, config, report);
+        self.note_trouble(now, report, bits);
         if changed || is_judged { News::Changed } else { News::Nothing }
     }
 
@@ -352,8 +352,7 @@ impl Path {
     }
 
     /// Notes whether the path is in trouble, and what it delivers meanwhile.
-    fn note_trouble(&mut self, now: Instant, config: &CongestionConfig, report: &ReceptionReport) {
-        let bits = f64::from(config.packet_len) * 8.0;
+    fn note_trouble(&mut self, now: Instant, report: &ReceptionReport, bits: f64) {
         let is_trouble = std::mem::take(&mut self.in_trouble);
         let rtt = self.rtt.known().unwrap_or(0.1);
         let delivery = Delivery {

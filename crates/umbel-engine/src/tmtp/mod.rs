@@ -54,10 +54,11 @@
 //!   With [`TreeConfig::improve_every`] managers also look for parents nearer to the source.
 //! - **Hops.** Without the hop limit left on arrival a node takes the ring in which its search
 //!   was answered for the distance.
-//! - **Rate.** Repairs of managers, and of the source to other groups than the data channel, are
-//!   not measured, nor are answers to FETCH, except for those whom multicast does not reach. The
-//!   source's own wait for its pace with all else. Once
-//!   it sends nothing new, they show nothing of the paths.
+//! - **Rate.** Repairs of managers go no faster than the source sends, but are not measured, nor are
+//!   those of the source to other groups than the data channel, nor answers to FETCH, except for
+//!   those whom multicast does not reach. The source's own wait for its pace with all else. Those that
+//!   its children alone hear are counted among the packets that are measured. Once it sends nothing
+//!   new, repairs show nothing of the paths.
 //! - **Trust.** With a token or a list, `authentic/` keeps out all others. Without, everybody may
 //!   come, and nobody speaks under another's number. Only in experiments with the paper
 //!   ([`Authentication::Paper`]) messages are no more authentic than addresses. Repairs are as

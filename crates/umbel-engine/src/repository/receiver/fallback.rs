@@ -44,7 +44,7 @@ pub(super) struct Fallback {
     silent_since: Option<Instant>,
     /// What has come since an announced transmission began, until it is judged.
     window: Option<Window>,
-    /// What was asked for by NAK, and has neither been announced nor come.
+    /// The NAK whose answer has neither been announced nor come.
     asked: Option<Asked>,
     after: Option<Duration>,
     probe_every: Duration,
@@ -66,7 +66,7 @@ struct Window {
     longest: usize,
 }
 
-/// A question to which multicast has to bring the answer.
+/// A NAK that multicast has to answer.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     first: Instant,
@@ -97,7 +97,8 @@ const STEADY: Duration = Duration::from_mins(1);
 /// First time for which a client whose path is too slow stays off the channel. Paths change, and a
 /// return in vain costs the path a few round trips at the channel's rate. Chosen.
 const ASIDE: Duration = Duration::from_mins(1);
-/// Silences that a client waits for an answer while the channel brings what others asked for.
+/// Longest wait for the answer to a NAK while the channel brings other packets, in times after which
+/// silence is given up. Chosen.
 const ASKED_MOST: u32 = 12;
 /// Greatest number of times that the interval between probes doubles, since returns were in vain.
 const DOUBLED_MOST: u32 = 6;
