@@ -64,6 +64,8 @@ class Outcome:
     receivers_cpu_s: float = 0.0
     sent_bytes: int = 0
     failure: str = ""
+    # When each receiver was done, by its number.
+    done_s: dict = field(default_factory=dict)
     logs: dict = field(default_factory=dict)
 
 
@@ -83,6 +85,7 @@ class Copy:
         self.sender = None
         self.receivers = []
         self.gate = self.scratch / "gate"
+        self.open_gate = None
         self.held = 0
 
     def output(self, number):
@@ -123,25 +126,37 @@ class Copy:
             time.sleep(0.01)
         return found
 
-    def measure(self, recipe, verify=True):
-        """Runs the recipe, and returns its outcome, also when it fails."""
+    def prepare(self):
+        """Makes the folders and the gate; before the recipe."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         for number in range(len(self.bed.receivers)):
             self.output(number).parent.mkdir(parents=True)
         os.mkfifo(self.gate)
         # Open for both, so that neither this nor a reader waits here.
-        gate = os.open(self.gate, os.O_RDWR)
+        self.open_gate = os.open(self.gate, os.O_RDWR)
+
+    def start(self):
+        """Lets go what was to start with the clock."""
+        os.write(self.open_gate, b"\n" * self.held)
+
+    def end(self):
+        """Ends all that still runs."""
+        os.close(self.open_gate)
+        for process in self._processes():
+            process.end()
+
+    def measure(self, recipe, verify=True):
+        """Runs the recipe, and returns its outcome, also when it fails."""
+        self.prepare()
         outcome = Outcome()
         try:
             done = recipe(self)
             time.sleep(SETTLE_S)
-            self._time(gate, done, outcome)
+            self._time(done, outcome)
         except Failed as failure:
             outcome.failure = str(failure)
         finally:
-            os.close(gate)
-            for process in self._processes():
-                process.end()
+            self.end()
         outcome.sender_cpu_s = self.sender.cpu_s if self.sender else 0.0
         outcome.receivers_cpu_s = sum(process.cpu_s for process in self.receivers)
         outcome.logs = {p.log.stem: p.log.read_text(errors="replace") for p in self._processes()}
@@ -153,25 +168,27 @@ class Copy:
     def _processes(self):
         return [process for process in (self.sender, *self.receivers) if process]
 
-    def _time(self, gate, done, outcome):
+    def _time(self, done, outcome):
         for process in self._processes():
             if process.ended() is not None:
                 raise Failed(f"{process.log.stem} ended before the start: {last_line(process.log)}")
             process.cpu_before_s = cpu_so_far(process.popen.pid)
         sent_before = self.bed.sent_bytes()
         start = time.monotonic()
-        os.write(gate, b"\n" * self.held)
+        self.start()
         try:
-            outcome.wall_s = self._last_receiver(start, done)
+            outcome.wall_s = self._last_receiver(start, done, outcome.done_s)
         finally:
             outcome.sent_bytes = self.bed.sent_bytes() - sent_before
 
-    def _last_receiver(self, start, done):
+    def _last_receiver(self, start, done, done_s):
         pending = set(range(len(self.receivers)))
         sender_ended = None
         while True:
-            pending = {number for number in pending if not done(self, number)}
+            arrived = {number for number in pending if done(self, number)}
             now = time.monotonic()
+            done_s.update(dict.fromkeys(arrived, now - start))
+            pending -= arrived
             if not pending:
                 return now - start
             who = f"{len(pending)} of {len(self.receivers)} receivers"

@@ -46,14 +46,19 @@ def main():
     if options.report:
         print(report.markdown(options.report))
         return 0
+    if lacking := what_is_lacking():
+        return complain(lacking)
+    options.out.mkdir(parents=True, exist_ok=True)
+    return enter(__file__, programs(options))
+
+
+def what_is_lacking():
+    """Why nothing can be measured here; empty if it can."""
     if os.geteuid() != 0:
-        return complain("it makes network namespaces and large socket buffers: run it as root")
+        return "it makes network namespaces and large socket buffers: run it as root"
     missing = [f"{name} (apt install {package})" for name, package in BASE_NEEDS.items()
                if not shutil.which(name)]
-    if missing:
-        return complain(f"missing: {', '.join(missing)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    return enter(programs(options))
+    return f"missing: {', '.join(missing)}" if missing else ""
 
 
 def arguments():
@@ -101,7 +106,7 @@ def sizes(text):
 
 
 def complain(what):
-    print(f"peers.sh: {what}", file=sys.stderr)
+    print(f"bench: {what}", file=sys.stderr)
     return 1
 
 
@@ -155,11 +160,11 @@ def build(given, made, command):
     return made if built.returncode == 0 else None
 
 
-def enter(found):
-    """Goes on in namespaces of its own; see the top of this file."""
+def enter(script, found):
+    """Goes on with `script` in namespaces of its own; see the top of this file."""
     child = subprocess.Popen([
         "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc",
-        sys.executable, "-B", __file__, *sys.argv[1:], "--inside", json.dumps(found),
+        sys.executable, "-B", script, *sys.argv[1:], "--inside", json.dumps(found),
     ])
     # Ctrl-C reaches the child by itself: it still writes its tables.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
