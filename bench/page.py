@@ -35,6 +35,11 @@ is memory. `send` joins receivers, searches parents and computes digests within 
 has done so before. With 16 receivers both cores are busy all the time. A link of 100 Mbit/s with a queue of
 100 packets carries 50 MB by `send` at its default rate to four receivers in 4.4 to 4.5 s (4.2 are ideal).
 """
+PATHS = """All receivers are behind one link with a queue that drops at its end; some three seconds of data, at
+least 1 MB. *By hand*: the best of rates of 98 and 95 % of what the link carries (1000 Mbit/s: 98, 60, 30 %)."""
+SLOW = """One receiver of 16 is behind a link of its own with a queue of 100 packets; all are behind 200 Mbit/s."""
+SHARE = """`serve` to two receivers, beside TCP flows to one of them: Mbit/s with all headers on a link of 50 Mbit/s
+with a queue of 100 packets, over a minute."""
 
 
 def copies(folder):
@@ -71,6 +76,81 @@ def compact(header, rows):
     return ["|" + "|".join(cells) + "|" for cells in (header, ["---"] * len(header), *rows)]
 
 
+def read(path):
+    with open(path, newline="") as table:
+        return list(csv.DictReader(table))
+
+
+def network(folder):
+    """The tables of bench/network.sh."""
+    about = json.loads((folder / "about.json").read_text())
+    lines = ["## Without a rate on narrow networks", ""]
+    lines += [f"{about['note']}. {about['date']}, commit {about['commit']}, {about['machine']}.", ""]
+    lines += [PATHS, "", *paths(read(folder / "paths.csv")), ""]
+    lines += [SLOW, "", *slow(read(folder / "slow.csv")), ""]
+    lines += [SHARE, "", *shares(read(folder / "share.csv")), ""]
+    return lines
+
+
+def paths(rows):
+    """A line for each path: what was found, beside the best that was set."""
+    cells = {}
+    for row in rows:
+        cell = tuple(row[name] for name in ("mbit", "queue_packets", "receivers", "loss_percent"))
+        cells.setdefault(cell, {}).setdefault(row["tool"], []).append(row)
+    lines = []
+    for (mbit, queue, receivers, loss), tools in cells.items():
+        line = [f"{mbit} Mbit/s", queue, receivers, f"{loss} %"]
+        for tool in ("get", "send"):
+            found = next(row for row in tools[tool] if row["rate"] == "auto")
+            good = [row for row in tools[tool] if row["rate"] != "auto" and row["result"] == "ok"]
+            best = min(good, key=lambda row: float(row["wall_s"]), default=None)
+            line += [seconds(found), seconds(best), times(found), times(best)]
+        lines.append(line)
+    header = ["path", "queue", "N", "loss"]
+    for tool in ("get", "send"):
+        header += [f"{tool}, s", "by hand", "sent", "by hand"]
+    return compact(header, lines)
+
+
+def seconds(row):
+    return "fails" if row is None or row["result"] != "ok" else report.short(float(row["wall_s"]))
+
+
+def times(row):
+    return "" if row is None else report.short(float(row["sent_per_byte"]))
+
+
+def slow(rows):
+    alike = {(row["tool"], row["size_bytes"]): row for row in rows if not row["slow_mbit"]}
+    lines = []
+    for row in rows:
+        if row["slow_mbit"]:
+            same = alike[row["tool"], row["size_bytes"]]
+            size = int(row["size_bytes"])
+            ideal = size * 8 / 1e6 / int(row["slow_mbit"])
+            lines.append([row["tool"], f"{row['slow_mbit']} Mbit/s", report.size_text(size),
+                          row["others_s"], same["others_s"],
+                          row["slow_s"] if row["result"] == "ok" else "fails",
+                          report.short(ideal), times(row)])
+    return compact(["", "slow link", "size", "others, s", "if all are alike", "slow one, s",
+                    "its link's time", "sent"], lines)
+
+
+def shares(rows):
+    lines = []
+    for row in rows:
+        ours, all_tcp, flows = float(row["umbel_mbit_s"]), float(row["tcp_mbit_s"]), int(row["flows"])
+        each = all_tcp / flows if flows else 0
+        total = ours + all_tcp
+        squares = ours ** 2 + flows * each ** 2
+        jain = total ** 2 / ((flows + 1) * squares)
+        lines.append([f"`{row['share']}`", row["flows"], row["congestion_control"] if flows else "",
+                      report.short(ours), report.short(each) if flows else "",
+                      report.short(jain) if flows else ""])
+    return compact(["share", "flows", "", "umbel, Mbit/s", "each flow", "Jain index"], lines)
+
+
 def benches():
     lines = []
     with open(MEASURED / "benches.csv", newline="") as table:
@@ -84,7 +164,7 @@ def page():
     folders = sorted(path.parent for path in MEASURED.glob("*/about.json"))
     lines = [HEAD]
     for folder in folders:
-        lines += copies(folder)
+        lines += network(folder) if (folder / "paths.csv").exists() else copies(folder)
     return "\n".join([*lines, READING.strip(), "", *benches()])
 
 

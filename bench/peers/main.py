@@ -220,20 +220,20 @@ def measure(options, found):
                         out.flush()
         except KeyboardInterrupt:
             note("interrupted; the tables hold what was measured")
-    (options.out / "about.json").write_text(json.dumps(about(tools), indent=1) + "\n")
+    names = ", ".join(tool.name for tool in tools)
+    write_about(options.out, f"Medians of the best setting of {names}")
     (options.out / "peers.md").write_text(report.markdown(table))
     note(f"{table}, {options.out / 'peers.md'}")
     return 0
 
 
-def about(tools):
-    """What `bench/page.py` says beside the tables: when, of which commit, on which machine."""
+def write_about(folder, what):
+    """Writes what `bench/page.py` says beside the tables: when, of which commit, on which machine."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT,
                             capture_output=True, text=True).stdout.strip()
     machine = f"{os.cpu_count()} × {report.processor()}, Linux {platform.release()}"
-    names = ", ".join(tool.name for tool in tools)
-    return {"date": f"{datetime.date.today()}", "commit": commit, "machine": machine,
-            "note": f"Medians of the best setting of {names}"}
+    about = {"date": f"{datetime.date.today()}", "commit": commit, "machine": machine, "note": what}
+    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 def mount_memory():

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from copy_run import Copy
 from main import (MB, MEMORY, complain, enter, make_source, mount_memory, note, numbers, programs,
-                  what_is_lacking, words)
+                  what_is_lacking, words, write_about)
 from testbed import LINK, Bottleneck, TestBed, inside, receiver_address, run
 from tools import HEADERS, PAYLOAD, umbel, umbel_send
 
@@ -50,6 +50,7 @@ def main():
                 note("  ".join(f"{name}={value}" for name, value in row.items()))
                 writer.writerow(row)
                 out.flush()
+        write_about(options.out, "One run of each")
         return 0
     if lacking := what_is_lacking():
         return complain(lacking)

@@ -124,6 +124,8 @@ impl<Who> Limit<Who> {
 /// The path to a receiver, for display.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathStatus {
+    /// Whether anything was reported of it.
+    pub is_known: bool,
     /// Smoothed round trip.
     pub rtt: Duration,
     /// Time that packets waited in queues, by the last report.

@@ -188,6 +188,11 @@ pub(super) mod path {
     pub(in crate::congestion) const STEADY: f64 = 4e-3;
     /// See above.
     pub(in crate::congestion) const LEAST_WINDOW: f64 = 5e-4;
+    /// Packets and seconds over which they came, to be judged however shortly they left after each
+    /// other; and the greatest part of that by which one of them may be later than the one before.
+    pub(in crate::congestion) const STRETCHED_PACKETS: f64 = 8.0;
+    pub(in crate::congestion) const STRETCHED: f64 = 0.05;
+    pub(in crate::congestion) const EVEN: f64 = 0.3;
     /// Seconds by which packets arrive later than those before them, in one report, from which on the
     /// path is taken to have been interrupted.
     pub(in crate::congestion) const OUTAGE: f64 = 0.4;

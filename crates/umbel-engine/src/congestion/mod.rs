@@ -73,6 +73,7 @@ mod loss;
 mod meter;
 mod pace;
 mod path;
+mod pauses;
 mod phases;
 mod reporter;
 mod retest;
@@ -95,6 +96,7 @@ use self::batches::{Allowed, Batches};
 use self::feedback::Feedback;
 use self::pace::{Decision, Standing};
 use self::path::{Bottleneck, News, Path};
+use self::pauses::Pauses;
 use self::phases::Phase;
 use self::retest::Retest;
 use self::silence::Silence;
@@ -130,6 +132,7 @@ pub(crate) struct Controller<Who> {
     /// Refusals of the limiting path before the probe.
     refusals: u32,
     batches: Batches,
+    pauses: Pauses,
     allowed: Allowed,
     silence: Silence,
     paths: BTreeMap<Who, Path>,
@@ -173,6 +176,7 @@ impl<Who: Ord + Clone> Controller<Who> {
             yields: config::compete::YIELD,
             refusals: 0,
             batches: Batches { window_end: Some(config.initial_packets), ..Batches::default() },
+            pauses: Pauses::default(),
             allowed: Allowed::default(),
             silence: Silence::new(rtt),
             paths: BTreeMap::new(),
@@ -229,6 +233,8 @@ impl<Who: Ord + Clone> Controller<Who> {
     /// Notes that packets were sent that nobody reports; `next` is as above.
     pub(crate) fn on_unreported(&mut self, now: Instant, next: u32) {
         let batch = next.wrapping_sub(self.batches.next);
+        let until_next = Duration::from_secs_f64(self.bits(f64::from(batch)) / self.rate);
+        self.pauses.on_sent(now, self.batches.next, until_next);
         self.batches.seen = batch.max(self.batches.seen - self.batches.seen / 8);
         self.batches.next = next;
         let lasts = Duration::from_secs_f64(self.rtt() * 2.0) + config::ALLOWED_LASTS;
@@ -286,6 +292,7 @@ impl<Who: Ord + Clone> Controller<Who> {
         let path = self.paths.get(who)?;
         let carries = Rate::from_bits_per_s(path.carries as u64);
         Some(PathStatus {
+            is_known: path.heard.is_some(),
             rtt: Duration::from_secs_f64(path.rtt.known().unwrap_or_default()),
             queue: Duration::from_secs_f64(path.queue.last),
             carries: carries.filter(|_| path.bound.is_some()),
@@ -331,7 +338,9 @@ impl<Who: Ord + Clone> Controller<Who> {
         let allowed = self.allowed.greatest();
         let Some(path) = self.paths.get_mut(who) else { return };
         path.allowed = allowed;
-        let news = path.hear(now, &config, report);
+        let mut report = *report;
+        let mostly_paused = self.pauses.take_out(&mut report);
+        let news = path.hear(now, &config, &report, mostly_paused);
         if news == News::Outage {
             path.be_blind_until(self.batches.next);
         }

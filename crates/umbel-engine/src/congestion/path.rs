@@ -10,8 +10,9 @@ use super::config::compete::MOST_GAIN;
 use super::config::loss::{FLOOR_PACKETS, TOLERATED};
 use super::config::pace::MORE;
 use super::config::path::{
-    CLEAN, IDLE, JITTER, LEAST_WINDOW, MARKED_QUEUE, MOST_AHEAD, MOST_JITTER, OUTAGE, SLOW_GROWTH,
-    STALE_RTT, STALL, STEADY, TOLERATED_GROWTH, TOLERATED_MARKS,
+    CLEAN, EVEN, IDLE, JITTER, LEAST_WINDOW, MARKED_QUEUE, MOST_AHEAD, MOST_JITTER, OUTAGE,
+    SLOW_GROWTH, STALE_RTT, STALL, STEADY, STRETCHED, STRETCHED_PACKETS, TOLERATED_GROWTH,
+    TOLERATED_MARKS,
 };
 use super::evidence::{Delivered, Delivery, Overruns, Trouble};
 use super::loss::{Finding, Loss};
@@ -267,12 +268,13 @@ impl Path {
         self.loss.begin_at(self.carries / (f64::from(config.packet_len) * 8.0));
     }
 
-    /// Takes a report.
+    /// Takes a report, for most of whose time the source may have had nothing to send.
     pub(super) fn hear(
         &mut self,
         now: Instant,
         config: &CongestionConfig,
         report: &ReceptionReport,
+        mostly_paused: bool,
     ) -> News {
         let way = ChannelStamp::new(0, now.as_nanos() / 1_000, 0).us_since(report.newest);
         let rtt = Duration::from_micros(way.into()).saturating_sub(report.held).as_secs_f64();
@@ -289,11 +291,19 @@ impl Path {
         }
         let first = report.newest.number.wrapping_sub(all);
         if self.blind_until.is_some_and(|until| first.wrapping_sub(until).cast_signed() < 0) {
-            return News::Nothing;
+            // Where nothing was lost it was no outage, but a long queue.
+            if report.lost > 0 {
+                return News::Nothing;
+            }
+        } else {
+            self.blind_until = None;
         }
-        self.blind_until = None;
         if self.is_outage(report, all, config) {
             return News::Outage;
+        }
+        if mostly_paused && report.lost > 0 && self.bound.is_some() {
+            // They may have been lost before the pause, at a rate that was too high.
+            return News::Nothing;
         }
         self.queue.last = report.queue.as_secs_f64();
         let jitter = report.jitter.as_secs_f64().min(MOST_JITTER);
@@ -334,7 +344,7 @@ impl Path {
             }
         };
         let least = LEAST_WINDOW.max(self.queue.jitter * 2.0);
-        let is_judged = self.window.sent_over >= least;
+        let is_judged = self.window.sent_over >= least || self.window.is_stretched();
         if is_judged {
             self.judge(config, report.newest.number);
         }
@@ -559,6 +569,13 @@ impl Path {
 }
 
 impl Window {
+    /// Returns whether packets that left within no time came one by one for long. The stall of a
+    /// machine looks otherwise, however much the delays differ: it is enough to be judged.
+    fn is_stretched(&self) -> bool {
+        let is_even = self.step < self.arrived_over * EVEN;
+        self.all >= STRETCHED_PACKETS && self.arrived_over >= STRETCHED && is_even
+    }
+
     fn add(&mut self, report: &ReceptionReport, queued: bool) {
         let all = f64::from(report.received) + f64::from(report.lost);
         self.all += all;

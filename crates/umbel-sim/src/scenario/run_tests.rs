@@ -72,6 +72,23 @@ link = { rate = "10M", delay = "10ms", queue = 50, loss = "1%" }
     }
 }
 
+/// The fast ones are done before the slow one's first packets are through its queue.
+#[test]
+fn one_slow_receiver_costs_the_others_nothing_and_is_not_flooded() {
+    let text = include_str!("../../../../examples/sim/slow-receiver.toml");
+    let alike = finished(&scenario(&text.replace("\"1M\"", "\"1G\"")), 1);
+    let others = |report: &Report| report.results.clients.median_s.unwrap();
+    for (rate, ideal) in [("1M", 41.0), ("10M", 4.1)] {
+        let report = finished(&scenario(&text.replace("\"1M\"", &format!("{rate:?}"))), 1);
+        assert!(others(&report) < others(&alike) * 1.05, "{rate}: {report}");
+        let slow = report.results.clients.max_s.unwrap();
+        assert!(slow < ideal * 1.3 + 1.5, "{rate}: {report}");
+        // The file for all, and again for the slow one; and what its queue did not take at first.
+        let sent = report.results.measure("data_bytes").unwrap() / 5e6;
+        assert!(sent < 3.0, "{rate}: {report}");
+    }
+}
+
 #[test]
 fn equal_seeds_give_equal_runs_in_steps_of_any_length() {
     let scenario = scenario(SMALL);

@@ -113,6 +113,27 @@ fn a_slow_one_that_comes_late_leaves_at_once() {
     assert!(used > 0.93, "{used}");
 }
 
+/// A copy may be over before a slow receiver's first packets are through its queue. Then the source
+/// waits for what that one misses.
+#[test]
+fn who_is_left_alone_with_a_hundredth_uses_its_path() {
+    let paths_of = |rate| paths(&[&[rate], [2e8; 15].as_slice()].concat(), 2e-4);
+    for (rate, queue) in [(1e6, 100.0), (1e6, 20.0), (2e6, 20.0), (1e7, 100.0)] {
+        for (alone, waits) in [(0.07, 0.0), (0.3, 0.0), (0.1, 1.1), (0.07, 0.3), (0.2, 3.0)] {
+            let mut spec = paths_of(rate);
+            spec.links[0].queue = queue * f64::from(PACKET);
+            spec.pause = (waits > 0.0).then_some((secs(alone), secs(alone + waits)));
+            let mut world = World::new(spec);
+            world.run(secs(alone));
+            (1..16).for_each(|other| world.leave(other));
+            world.run(secs(20.0));
+            let used = got(&world, 5.0, 19.9, rate);
+            println!("{rate} {queue} {alone} {waits}: {used:.3}");
+            assert!(used > 0.9, "{used}");
+        }
+    }
+}
+
 #[test]
 fn a_receiver_of_random_loss_stays() {
     let mut spec = paths(&[1e8; 8], 0.02);

@@ -195,6 +195,13 @@ impl World {
         self.now = end;
     }
 
+    /// Takes out a receiver that wants nothing more.
+    pub(super) fn leave(&mut self, n: usize) {
+        self.receivers[n].joined = false;
+        self.controller.forget(&n);
+        self.controller_changed();
+    }
+
     fn happen(&mut self, next: Next) {
         let now = self.now;
         match next {
@@ -225,10 +232,17 @@ impl World {
                 if let Some(&(at, _)) = receiver.reports.front() {
                     self.push(instant(at), Next::Report(n));
                 }
-                self.controller.hear(now, &n, origin, &report);
+                if self.receivers[n].joined {
+                    self.controller.hear(now, &n, origin, &report);
+                }
                 if self.trace && std::env::var("TRACE").unwrap() == "2" {
-                    let state =
-                        format!("{:?}", (self.controller.phase, self.controller.paths[&n].bound));
+                    let state = format!(
+                        "{:?}",
+                        (
+                            self.controller.phase,
+                            self.controller.paths.get(&n).map(|path| path.bound)
+                        )
+                    );
                     if state != self.printed {
                         self.printed = state;
                         self.print();

@@ -260,6 +260,9 @@ impl<S: SymbolSource> DataChannel<S> {
         session: SessionId,
         (received, lost): (u32, u32),
     ) {
+        // What was lost since the path was flooded says nothing of the next transmission.
+        let most = self.pace.most_loss(session);
+        let lost = lost.min((f64::from(received.saturating_add(lost)) * most).ceil() as u32);
         turn.clients.hear_usual_loss(received, lost);
         self.change_loss(turn.clients, session, |loss| loss.hear(received, lost));
     }
@@ -272,7 +275,8 @@ impl<S: SymbolSource> DataChannel<S> {
         change: impl FnOnce(&mut Loss),
     ) {
         if let Some(loss) = clients.change_loss(session, change) {
-            self.wanted.scheduler.set_fill(session, 1.0 - loss);
+            let most = self.pace.most_loss(session);
+            self.wanted.scheduler.set_fill(session, 1.0 - loss.min(most));
         }
     }
 

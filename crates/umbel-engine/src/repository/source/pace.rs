@@ -48,6 +48,13 @@ impl Pace {
         self.controller.as_ref().and_then(|controller| controller.path(&session))
     }
 
+    /// Returns the greatest share of packets that a client's path may lose if it is not flooded. Most
+    /// clients report few packets, so that it is more than what they lost of these.
+    pub(super) fn most_loss(&self, session: SessionId) -> f64 {
+        let path = self.path(session).filter(|path| path.is_known);
+        path.map_or(1.0, |path| path.loss * 2.0 + 0.02).min(1.0)
+    }
+
     /// Notes that a client wants something from the channel. Returns when it has to report.
     pub(super) fn join(
         &mut self,
