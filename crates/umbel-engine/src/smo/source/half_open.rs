@@ -7,10 +7,14 @@ use std::time::Duration;
 use umbel_wire::tcp::Seq;
 
 use crate::Instant;
+use crate::shares::Origin;
 
 /// Part of the table up to which a SYN/ACK is sent again. Beyond it most of those that wait never
 /// answer, and a client whose SYN/ACK was lost sends its SYN again.
 const CALM_SHARE: usize = 16;
+
+/// Part of the table that one IPv4 address may fill.
+pub(in crate::smo) const HOST_SHARE: usize = 16;
 
 /// A connection that is being opened.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,8 @@ pub(super) struct HalfOpen {
     order: VecDeque<(u64, SocketAddr)>,
     /// When each SYN/ACK is due again, or the connection is given up.
     due: BTreeMap<(Instant, u64), SocketAddr>,
+    /// Number of each host's.
+    of_hosts: BTreeMap<Origin, usize>,
     capacity: usize,
     rto: Duration,
     next_id: u64,
@@ -54,6 +60,7 @@ impl HalfOpen {
             all: BTreeMap::new(),
             order: VecDeque::new(),
             due: BTreeMap::new(),
+            of_hosts: BTreeMap::new(),
             capacity: capacity.max(1),
             rto,
             next_id: 0,
@@ -71,6 +78,13 @@ impl HalfOpen {
 
     pub(super) fn get(&self, peer: &SocketAddr) -> Option<&Opened> {
         self.all.get(peer).map(|entry| &entry.opened)
+    }
+
+    /// Returns whether a peer's host has as many as it may have.
+    pub(super) fn is_share_taken(&self, peer: &SocketAddr) -> bool {
+        let origin = Origin::of(peer.ip());
+        let share = origin.places((self.capacity / HOST_SHARE).max(1));
+        self.of_hosts.get(&origin).is_some_and(|&has| has >= share)
     }
 
     /// Adds a connection whose first SYN/ACK leaves now. Returns whether the oldest gave way to it.
@@ -93,6 +107,7 @@ impl HalfOpen {
         }
         let due = opened.since + self.rto;
         self.due.insert((due, id), peer);
+        *self.of_hosts.entry(Origin::of(peer.ip())).or_default() += 1;
         self.all.insert(peer, Entry { id, opened, attempts: 1, due });
         is_full
     }
@@ -108,6 +123,13 @@ impl HalfOpen {
     pub(super) fn remove(&mut self, peer: &SocketAddr) -> Option<(Opened, bool)> {
         let entry = self.all.remove(peer)?;
         self.due.remove(&(entry.due, entry.id));
+        let origin = Origin::of(peer.ip());
+        if let Some(has) = self.of_hosts.get_mut(&origin) {
+            *has -= 1;
+            if *has == 0 {
+                self.of_hosts.remove(&origin);
+            }
+        }
         Some((entry.opened, entry.attempts == 1))
     }
 
@@ -121,7 +143,7 @@ impl HalfOpen {
                 continue;
             };
             if entry.attempts >= most {
-                self.all.remove(&peer);
+                self.remove(&peer);
                 continue;
             }
             entry.due = now + self.rto * (1 << entry.attempts.min(6));

@@ -1,6 +1,7 @@
 //! Properties that hold for any seed. `UMBEL_SEEDS=1000` runs more of them, `UMBEL_SEED=7` runs
 //! one.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -329,9 +330,12 @@ fn no_segments_harm_a_source() {
 /// Gives a source a SYN of a client of its own, by number.
 fn give_syn(source: &mut Source, now: Instant, number: u32) {
     let [_, high, mid, low] = number.to_be_bytes();
-    let peer = ([11, high, mid, low], 1234).into();
+    give_syn_of(source, now, ([11, high, mid, low], 1234).into());
+}
+
+fn give_syn_of(source: &mut Source, now: Instant, peer: SocketAddr) {
     let mut bytes = Vec::new();
-    Head { source_port: 1234, destination_port: PORT, flags: Flags::SYN, ..Head::default() }
+    Head { source_port: peer.port(), destination_port: PORT, flags: Flags::SYN, ..Head::default() }
         .emit(&mut bytes);
     let by = Address::Host(peer);
     source.handle_datagram(now, Datagram { by, hop_limit: None, payload: &bytes });
@@ -357,6 +361,32 @@ fn a_flood_of_syns_leaves_room_for_those_who_answer() {
     assert!(network.reaches(MINUTE, |network| network.receivers[0].got.len() == 50_000));
     network.run_for(MINUTE);
     assert_eq!(network.source.half_open(), 0);
+}
+
+/// Ten times its share, from as many ports of one address, while another is on its way.
+#[test]
+fn a_host_that_opens_connections_without_end_has_its_share() {
+    let mut network = Network::new(1, |config| config.half_open = 1600);
+    network.may_drop(DropReason::Flood);
+    // What looks after an idle connection has a number that was received.
+    network.may_drop(DropReason::Duplicate);
+    network.add(Way::clean(100), |_| {});
+    network.tell(0, ReceiverCommand::Connect);
+    for n in 0..1000 {
+        let now = network.now;
+        let peer = ([11, 0, 0, 1], 1000 + n).into();
+        give_syn_of(&mut network.source, now, peer);
+        network.drain(0);
+    }
+    assert_eq!(network.source.half_open(), 100);
+    network.run_for(Duration::from_millis(500));
+    assert!(network.receivers[0].has(&ReceiverEvent::Connected));
+    assert_eq!(network.source.half_open(), 100);
+    network.run_for(MINUTE);
+    assert_eq!(network.source.half_open(), 0);
+    let now = network.now;
+    give_syn_of(&mut network.source, now, ([11, 0, 0, 1], 1).into());
+    assert_eq!(network.source.half_open(), 1);
 }
 
 /// In a flood of 8,000 SYNs a second an answer comes after 3 s: the way is long, as if others had
