@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use umbel_wire::Toi;
 
+use crate::DeviceError;
+
 /// Error of opening or scanning a repository.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -16,13 +18,16 @@ pub enum OpenError {
         /// Error of the system.
         error: io::Error,
     },
-    /// The path is neither a directory nor a regular file.
+    /// The path is neither a directory nor a regular file nor a block device.
     #[error(
-        "{path}: is neither a directory nor a file: what comes out of it is sent by \
+        "{path}: is neither a directory nor a file nor a disk: what comes out of it is sent by \
          `umbel send - < {path}`",
         path = .0.display()
     )]
     Kind(PathBuf),
+    /// A block device cannot be served.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// Two paths have the same name.
     #[error("two of the paths are named {0}: items would have the same names")]
     Twice(String),

@@ -3,6 +3,8 @@
 //! The source finds them by what its file system tells, without reading them, and counts the blocks
 //! that are holes as a whole. These are not sent. The receiver writes neither them nor the zeros in
 //! other blocks of such a file, so that it has holes again wherever the source's has some.
+//!
+//! A block device tells no holes. Its blocks of zeros are found by their digests, and treated so.
 
 use std::fs::File;
 use std::io;
@@ -12,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use nix::unistd::{Whence, lseek};
 use umbel_fec::Partition;
+use umbel_wire::Digest;
 use umbel_wire::repository::limits;
 
 /// Bytes that are written or left out together: file systems have no smaller holes.
@@ -75,12 +78,52 @@ pub(crate) fn blocks(holes: &[Range<u64>], partition: &Partition) -> Vec<Range<u
             _ => runs.push(start..end),
         }
     }
+    longest(runs)
+}
+
+/// Returns as many runs as can be told, the longest, in their order.
+fn longest(mut runs: Vec<Range<u32>>) -> Vec<Range<u32>> {
     if runs.len() > limits::HOLES {
         runs.sort_by_key(|run| std::cmp::Reverse(run.end - run.start));
         runs.truncate(limits::HOLES);
         runs.sort_by_key(|run| run.start);
     }
     runs
+}
+
+/// Returns the source blocks that have nothing but zeros, by the digests of all blocks, in ascending
+/// runs that do not touch. Of too many to be told the longest are taken.
+pub(crate) fn of_zeros(digests: &[Digest], partition: &Partition) -> Vec<Range<u32>> {
+    let mut zeros = Zeros::default();
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for (sbn, digest) in (0..partition.blocks()).zip(digests) {
+        if *digest != zeros.of_block(partition, sbn) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == sbn => last.end += 1,
+            _ => runs.push(sbn..sbn + 1),
+        }
+    }
+    longest(runs)
+}
+
+/// Digests of zeros by their number. Blocks of an item have few different lengths.
+#[derive(Debug, Default)]
+pub(crate) struct Zeros(Vec<(u64, Digest)>);
+
+impl Zeros {
+    /// Returns the digest that a block has if it is all zeros.
+    pub(crate) fn of_block(&mut self, partition: &Partition, sbn: u32) -> Digest {
+        let range = partition.block_range(sbn);
+        let len = range.end - range.start;
+        if let Some((_, digest)) = self.0.iter().find(|(known, _)| *known == len) {
+            return *digest;
+        }
+        let digest = Digest(*blake3::hash(&vec![0; len as usize]).as_bytes());
+        self.0.push((len, digest));
+        digest
+    }
 }
 
 /// Writes bytes to a place of a file that has nothing but zeros there, without the pages that are
@@ -143,6 +186,35 @@ mod tests {
         assert_eq!(many.len(), limits::HOLES);
         assert!(many.iter().all(|run| run.len() == 2), "the longest");
         assert!(many.windows(2).all(|pair| pair[0].end < pair[1].start));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn blocks_of_zeros_are_found_by_their_digests(
+            filled in proptest::collection::vec(proptest::bool::weighted(0.4), 10),
+            at in proptest::collection::vec(0..1_000_usize, 10),
+        ) {
+            let partition = partition();
+            let mut content = vec![0_u8; 9_500];
+            for sbn in 0..10 {
+                let range = partition.block_range(sbn);
+                let (start, len) = (range.start as usize, (range.end - range.start) as usize);
+                if filled[sbn as usize] {
+                    content[start + at[sbn as usize] % len] = 1;
+                }
+            }
+            let digests: Vec<Digest> = (0..10)
+                .map(|sbn| partition.block_range(sbn))
+                .map(|range| &content[range.start as usize..range.end as usize])
+                .map(|block| Digest(*blake3::hash(block).as_bytes()))
+                .collect();
+            let found = of_zeros(&digests, &partition);
+            let is_found = |sbn: u32| found.iter().any(|run| run.contains(&sbn));
+            for sbn in 0..10 {
+                proptest::prop_assert_eq!(is_found(sbn), !filled[sbn as usize]);
+            }
+            proptest::prop_assert!(found.windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
     }
 
     fn oti() -> Oti {

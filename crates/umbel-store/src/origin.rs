@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use umbel_wire::repository::ItemKind;
 
+use crate::device::source::DeviceVersion;
 use crate::sink::NameError;
 use crate::version::FileVersion;
 use crate::warc::{Archive, Record};
@@ -66,6 +67,8 @@ pub(crate) enum Place {
     Directory,
     /// A symbolic link, which has none either.
     Link,
+    /// A block device.
+    Device(DeviceVersion),
     /// A record of a WARC file.
     Record(Arc<Archive>, Record),
 }
@@ -76,10 +79,18 @@ impl Place {
         match (self, later) {
             (Place::File(a), Place::File(b)) => a.is_same_content(b),
             (Place::Directory, Place::Directory) | (Place::Link, Place::Link) => true,
+            (Place::Device(a), Place::Device(b)) => a == b,
             (Place::Record(file, record), Place::Record(later_file, later)) => {
                 Arc::ptr_eq(file, later_file) && record == later
             }
-            (Place::File(_) | Place::Directory | Place::Link | Place::Record(..), _) => false,
+            (
+                Place::File(_)
+                | Place::Directory
+                | Place::Link
+                | Place::Device(_)
+                | Place::Record(..),
+                _,
+            ) => false,
         }
     }
 }
@@ -164,7 +175,7 @@ impl fmt::Display for SkipReason {
             SkipReason::LinkNotUtf8 => f.write_str("a link whose text is not UTF-8"),
             SkipReason::Socket => f.write_str("a socket"),
             SkipReason::Fifo => f.write_str("a FIFO"),
-            SkipReason::Device => f.write_str("a device"),
+            SkipReason::Device => f.write_str("a device; one that is named itself is sent"),
             SkipReason::Own => f.write_str("umbel's own, and secret"),
             SkipReason::Hidden => f.write_str("hidden; --hidden publishes such files"),
             SkipReason::Unreadable(error) => f.write_str(error),

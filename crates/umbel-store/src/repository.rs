@@ -8,6 +8,7 @@ use umbel_fec::Cut;
 use umbel_wire::{Oti, Scheme, Toi};
 
 use crate::catalog::{Catalog, Changes, Item};
+use crate::device::source::{self, DeviceOrigin};
 use crate::directory::Directory;
 use crate::origin::Origin;
 use crate::rules::Patterns;
@@ -87,13 +88,13 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Opens a directory, a WARC file or any other single file, and scans it.
+    /// Opens a directory, a WARC file, any other single file or a block device, and scans it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the path cannot be read, is neither a directory nor a regular file, or
-    /// if the options contradict each other. Entries below the path that cannot be served are not
-    /// errors; see [`Catalog::skipped`].
+    /// Returns an error if the path cannot be read or is none of these, or if the options
+    /// contradict each other. Entries below the path that cannot be served are not errors; see
+    /// [`Catalog::skipped`].
     pub fn open(
         path: impl AsRef<Path>,
         options: RepositoryOptions,
@@ -159,6 +160,9 @@ fn open_origin(path: &Path, options: &RepositoryOptions) -> Result<Box<dyn Origi
         fs::metadata(path).map_err(|error| OpenError::Io { path: path.to_owned(), error })?;
     if metadata.is_dir() {
         return Ok(Box::new(Directory::new(path, options)?));
+    }
+    if source::is_one(&metadata) {
+        return Ok(Box::new(DeviceOrigin::new(path)?));
     }
     if !metadata.is_file() {
         return Err(OpenError::Kind(path.to_owned()));

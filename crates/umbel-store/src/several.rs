@@ -1,9 +1,10 @@
-//! Several directories and files as one repository, each under its own name.
+//! Several directories, files and block devices as one repository, each under its own name.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::device::source::{self, DeviceOrigin};
 use crate::directory::Directory;
 use crate::origin::{Body, Found, Origin, Scan};
 use crate::{Fault, OpenError, RepositoryOptions};
@@ -16,11 +17,35 @@ pub(crate) struct Several {
 
 #[derive(Debug)]
 struct Part {
-    /// Prefix of the names of its items: `name/` for a directory, empty for a file.
+    /// Prefix of the names of its items: `name/` for a directory, empty otherwise.
     prefix: String,
     /// First part of the names of its items.
     name: String,
-    origin: Directory,
+    origin: PartOrigin,
+}
+
+#[derive(Debug)]
+enum PartOrigin {
+    /// A directory, or a file.
+    Directory(Directory),
+    Device(DeviceOrigin),
+}
+
+impl PartOrigin {
+    fn get(&self) -> &dyn Origin {
+        match self {
+            PartOrigin::Directory(directory) => directory,
+            PartOrigin::Device(device) => device,
+        }
+    }
+
+    /// Returns the item of this name that a directory itself is.
+    fn as_item(&self, name: &str) -> Option<Found> {
+        match self {
+            PartOrigin::Directory(directory) => directory.as_item(name),
+            PartOrigin::Device(_) => None,
+        }
+    }
 }
 
 impl Several {
@@ -63,12 +88,18 @@ impl Part {
         }
         if metadata.is_dir() {
             let prefix = format!("{name}/");
-            return Ok(Part { prefix, name, origin: Directory::new(path, options)? });
+            let origin = PartOrigin::Directory(Directory::new(path, options)?);
+            return Ok(Part { prefix, name, origin });
+        }
+        if source::is_one(&metadata) {
+            let origin = PartOrigin::Device(DeviceOrigin::new(path)?);
+            return Ok(Part { prefix: String::new(), name, origin });
         }
         if !metadata.is_file() {
             return Err(OpenError::Kind(path.to_owned()));
         }
-        Ok(Part { prefix: String::new(), name, origin: Directory::of_file(path, options)? })
+        let origin = PartOrigin::Directory(Directory::of_file(path, options)?);
+        Ok(Part { prefix: String::new(), name, origin })
     }
 }
 
@@ -76,7 +107,7 @@ impl Origin for Several {
     fn scan(&self) -> Result<Option<Scan>, OpenError> {
         let mut all = Scan::default();
         for part in &self.parts {
-            let Some(scan) = part.origin.scan()? else { continue };
+            let Some(scan) = part.origin.get().scan()? else { continue };
             all.items.extend(part.origin.as_item(&part.name));
             all.items.extend(
                 scan.items
@@ -91,6 +122,6 @@ impl Origin for Several {
 
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         let (part, name) = self.part(&item.name).ok_or(Fault::Vanished)?;
-        part.origin.open(&Found { name: name.to_owned(), ..item.clone() })
+        part.origin.get().open(&Found { name: name.to_owned(), ..item.clone() })
     }
 }

@@ -23,7 +23,7 @@ use umbel_wire::repository::{ItemInfo, ItemKind};
 use umbel_wire::{Digest, Oti, Toi};
 
 use crate::holes;
-use crate::origin::{Body, Found, Origin, Scan, SkipReason, Skipped};
+use crate::origin::{Body, Found, Origin, Place, Scan, SkipReason, Skipped};
 use crate::{Fault, OpenError, PatternError, ReadError, RepositoryOptions};
 use handles::Handles;
 use known::KnownDigests;
@@ -40,8 +40,17 @@ pub struct Item {
     /// Source blocks that are holes; see [`ItemInfo::holes`].
     holes: Option<Vec<Range<u32>>>,
     digest: OnceLock<Digest>,
+    /// What is known of the blocks of a device once it was read.
+    of_device: OnceLock<DeviceBlocks>,
     /// Lock of the thread that computes the digest, so that no digest is computed twice.
     hashing: Mutex<()>,
+}
+
+/// The source blocks of a device. They are read once, since all receivers ask for their digests.
+struct DeviceBlocks {
+    digests: Box<[Digest]>,
+    /// Blocks that have nothing but zeros, in ascending runs.
+    zeros: Vec<Range<u32>>,
 }
 
 impl Item {
@@ -58,7 +67,8 @@ impl Item {
         }
         let holes = found.holes.as_ref().zip(Partition::new(&oti).ok());
         let holes = holes.map(|(holes, partition)| holes::blocks(holes, &partition));
-        Item { toi, oti, found, holes, digest, hashing: Mutex::new(()) }
+        let of_device = OnceLock::new();
+        Item { toi, oti, found, holes, digest, of_device, hashing: Mutex::new(()) }
     }
 
     /// Returns the object that carries this version and no other.
@@ -109,19 +119,27 @@ impl Item {
         if self.found.kind.is_file() { self.found.size } else { 0 }
     }
 
-    /// Returns the item's description for clients. Its digest is zero until it is known.
+    /// Returns the item's description for clients. Its digest is zero until it is known, and so are
+    /// the holes of a device unknown until then.
     pub fn info(&self) -> ItemInfo {
         self.info_as(self.found.kind.clone())
     }
 
+    fn is_device(&self) -> bool {
+        matches!(self.found.place, Place::Device(_))
+    }
+
     fn info_as(&self, kind: ItemKind) -> ItemInfo {
+        // Before the holes, which are known when it is.
+        let digest = self.known_digest().unwrap_or(Digest([0; 32]));
+        let zeros = || self.of_device.get().map(|blocks| blocks.zeros.clone());
         ItemInfo {
             toi: self.toi,
             name: self.found.name.clone(),
-            digest: self.known_digest().unwrap_or(Digest([0; 32])),
+            digest,
             modified_ns: self.found.modified_ns,
             mode: self.found.mode,
-            holes: self.holes.clone().filter(|_| kind.is_file()),
+            holes: self.holes.clone().or_else(zeros).filter(|_| kind.is_file()),
             kind,
             media_type: self.found.media_type.clone().into_owned(),
             oti: self.oti,
@@ -344,6 +362,8 @@ impl Catalog {
         }
         let digest = if let Some(digest) = self.digest_of_first_name(&item) {
             digest
+        } else if item.is_device() {
+            self.hash_blocks(&item)?.0
         } else {
             digest::of_item(&*self.peek(&item)?, item.size()).map_err(|fault| item.gone(fault))?
         };
@@ -369,12 +389,25 @@ impl Catalog {
         if !item.kind().is_file() {
             return self.digest(toi).map(|_| Vec::new());
         }
-        let partition = Partition::new(&item.oti);
-        let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
-        let digests = stretches::of_item_and_blocks(&*self.peek(&item)?, &partition);
-        let (whole, blocks) = digests.map_err(|fault| item.gone(fault))?;
+        let (whole, blocks) = self.hash_blocks(&item)?;
         item.digest.get_or_init(|| whole);
         Ok(blocks)
+    }
+
+    /// Computes the digest of an item's content, and those of all its source blocks. Finds the
+    /// blocks of a device that are zeros.
+    fn hash_blocks(&self, item: &Item) -> Result<(Digest, Vec<Digest>), ReadError> {
+        let partition = Partition::new(&item.oti);
+        let partition = partition.map_err(|_| item.no_part("source blocks".to_owned()))?;
+        let digests = stretches::of_item_and_blocks(&*self.peek(item)?, &partition);
+        let (whole, blocks) = digests.map_err(|fault| item.gone(fault))?;
+        if item.is_device() {
+            item.of_device.get_or_init(|| DeviceBlocks {
+                digests: blocks.as_slice().into(),
+                zeros: holes::of_zeros(&blocks, &partition),
+            });
+        }
+        Ok((whole, blocks))
     }
 
     /// Returns the digests of some of an item's source blocks. Computes those that are not known.
@@ -389,6 +422,9 @@ impl Catalog {
         let partition = Partition::new(&item.oti).map_err(|_| no_such())?;
         if blocks.start > blocks.end || blocks.end > partition.blocks() {
             return Err(no_such());
+        }
+        if let Some(of_device) = item.of_device.get() {
+            return Ok(of_device.digests[blocks.start as usize..blocks.end as usize].to_vec());
         }
         if let Some(digests) = self.block_digests.lock().get(toi, blocks.clone()) {
             return Ok(digests);

@@ -117,6 +117,14 @@ impl FileSink {
         Some(layout.items_in(run))
     }
 
+    /// Returns the digests of the blocks of an item before the feed begins, which has these items.
+    /// Returns `None` if it has no blocks in the feed.
+    pub fn digests_of(&self, items: &[ItemInfo], toi: Toi) -> Option<Vec<Digest>> {
+        let files = self.files();
+        let layout = Layout::new(files.shape, files.head.len(), items).ok()?;
+        files.digests_of(&layout, toi)
+    }
+
     /// Compares the blocks of an item with their digests, after
     /// [`SinkEvent::DigestMismatch`](crate::sink::SinkEvent::DigestMismatch).
     pub fn check_blocks(&self, toi: Toi) {

@@ -14,7 +14,7 @@ use super::item::{Item, SMALL_LEN, Shelf};
 use super::journal::Replay;
 use super::part::{BlockBuffer, Part};
 use super::tree::Role;
-use crate::holes;
+use crate::{DeviceError, holes};
 
 /// Number of blocks that are read back at once to continue the digest. The rest waits for the end.
 const CATCH_UP_BLOCKS: u32 = 8;
@@ -150,11 +150,13 @@ impl Assembler {
         }
         self.proved &= is_right.is_some();
         let small = range.end <= SMALL_LEN;
-        if small && self.item.partition.blocks() == 1 && !self.part.is_on_disk() {
+        let is_device = self.item.device.is_some();
+        if small && self.item.partition.blocks() == 1 && !self.part.is_on_disk() && !is_device {
             self.whole = Some(block.data[..len].to_vec());
         } else {
             self.part.write_restored(sbn, &block.data)?;
-            if !self.proved {
+            // A device is read back in the end in any case.
+            if !self.proved && !is_device {
                 self.hash_restored(sbn, &block.data[..len])?;
             }
         }
@@ -219,8 +221,27 @@ impl Assembler {
         self.proved = false;
         let mut bad = Vec::new();
         let mut buffer = Vec::new();
+        let device = self.item.device.clone();
         for sbn in 0..self.item.partition.blocks() {
-            if self.part.restored().contains(sbn) {
+            let is_hole = device.is_some() && self.item.is_hole(sbn);
+            if is_hole && !were_there {
+                // Its zeros are written in the end.
+                continue;
+            }
+            if let Some(device) = device.as_ref().filter(|_| were_there) {
+                if let Some(digest) = digests.get(sbn as usize)
+                    && device.has_block(&self.item, sbn, digest)?
+                {
+                    continue;
+                }
+                if is_hole {
+                    // The zeros that were written there do not stay.
+                    return Err(DeviceError::Forgets { path: device.path.clone() }.into());
+                }
+                let range = self.item.partition.block_range(sbn);
+                self.part.drop_block(sbn)?;
+                self.restored_len -= range.end - range.start;
+            } else if self.part.restored().contains(sbn) {
                 self.part.read_block(sbn, &mut buffer)?;
                 let digest = Digest(*blake3::hash(&buffer).as_bytes());
                 if digests.get(sbn as usize) == Some(&digest) {

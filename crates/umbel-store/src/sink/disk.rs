@@ -180,7 +180,13 @@ impl Disk {
             }
             return;
         }
-        match assembler.verification() {
+        let item = &assembler.item;
+        let has_changes = item.device.as_ref().is_some_and(|device| device.has_changes(item));
+        let verification = assembler.verification();
+        if has_changes && verification.is_ok() {
+            self.tell(SinkEvent::ReadingBack { toi });
+        }
+        match verification {
             // The verifying thread receives until this thread drops its sender.
             Ok(verification) => drop(self.verify.send(verification)),
             Err(error) => self.fail(toi, error),
@@ -281,8 +287,11 @@ impl Disk {
     }
 
     /// Ends an item that has failed. Its data stays on the disk.
-    fn fail(&mut self, toi: Toi, error: SinkError) {
+    fn fail(&mut self, toi: Toi, mut error: SinkError) {
         if let Some(assembler) = self.items.get_mut(&toi) {
+            if let Some(device) = &assembler.item.device {
+                error = device.explain(error);
+            }
             // Symbols without a record are received again, if the item is ever added again.
             let _ = assembler.part.flush();
         }
@@ -296,6 +305,11 @@ impl Disk {
         {
             // Data that cannot be made durable is received again.
             let _ = assembler.part.sync(self.durable);
+        }
+        if let Some(assembler) = self.items.get(&toi)
+            && let Some(device) = &assembler.item.device
+        {
+            device.remember(&assembler.item, assembler.part.restored());
         }
         self.forget(toi);
     }

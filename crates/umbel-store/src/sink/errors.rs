@@ -8,6 +8,7 @@ use umbel_fec::FecError;
 
 use super::changes::Change;
 use super::names::NameError;
+use crate::DeviceError;
 
 /// Reason why an item, or the whole sink, has failed. Each message says in one line what is wrong.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -143,6 +144,15 @@ pub enum SinkError {
         path: PathBuf,
         /// How it differs.
         change: Change,
+    },
+    /// The item cannot be written to a block device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The system cannot start a thread.
+    #[error("no thread to look at the disk: {source}")]
+    Thread {
+        /// Error of the system.
+        source: Arc<io::Error>,
     },
     /// The threads of the sink have ended.
     #[error("the sink is closed")]

@@ -10,11 +10,13 @@ use crossbeam_channel::{Receiver, Sender};
 use umbel_wire::{Digest, Toi};
 
 use super::attributes;
+use super::device::{Device, ReadBack};
 use super::disk::Job;
 use super::errors::SinkError;
 use super::item::{Item, READ_LEN, Shelf};
 use super::part::Checkpoint;
 use super::tree::{FileId, Role, Tree, sync_directory};
+use crate::DeviceError;
 
 /// Maximum number of tasks that are taken at once, so that small items become durable together.
 const BATCH: usize = 4096;
@@ -242,6 +244,10 @@ impl Verifier {
     pub(super) fn run(self) {
         while let Ok(task) = self.tasks.recv() {
             let toi = task.item.toi;
+            if let Some(device) = &task.item.device {
+                self.report(toi, on_device(device, &task.item));
+                continue;
+            }
             match self.digest(&task) {
                 Ok(Some(digest)) if digest == task.item.key.item => {
                     match Finished::large(task.item, task.data, &self.shelf) {
@@ -278,5 +284,16 @@ impl Verifier {
 
     fn report(&self, toi: Toi, end: Finish) {
         let _ = self.reports.send(Job::Finished { toi, end });
+    }
+}
+
+/// Finishes an item whose blocks are all on a device.
+fn on_device(device: &Device, item: &Item) -> Finish {
+    match device.finish(item) {
+        Ok(ReadBack::Whole) => Finish::Done,
+        Ok(ReadBack::WasThere) => Finish::Appeared,
+        Ok(ReadBack::Differs) => Finish::Mismatch,
+        Err(DeviceError::Interrupted) => Finish::Aborted,
+        Err(error) => Finish::Failed(error.into()),
     }
 }

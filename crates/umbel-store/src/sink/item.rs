@@ -14,6 +14,7 @@ use umbel_wire::{Digest, Toi};
 use super::attributes::{self, Allowed, Attributes, Counts};
 use super::brought::{Bringer, Brought, Version};
 use super::changes::{Changes, Purpose};
+use super::device::Device;
 use super::directories::Directories;
 use super::errors::SinkError;
 use super::held::{Held, HeldParts};
@@ -21,6 +22,7 @@ use super::journal::{self, JournalKey, Replay};
 use super::links::{Links, OtherNames};
 use super::names::Names;
 use super::tree::{Place, Role, Tree, is_directory, is_regular};
+use crate::DeviceError;
 
 /// Maximum length of a small item. An item of one block, or up to this length, is examined even
 /// without a journal, because its part file may be complete already.
@@ -44,6 +46,8 @@ pub(super) struct Item {
     pub(super) digests: OnceLock<Box<[Digest]>>,
     /// Blocks that are holes, and not sent; `None` if the file is to have no holes.
     pub(super) holes: Option<Vec<Range<u32>>>,
+    /// The device to which it is written, if it is not a file.
+    pub(super) device: Option<Arc<Device>>,
     /// Permissions and time to set on the file.
     pub(super) attributes: Attributes,
     /// Whether no more symbols are accepted, because the item is done, failed, or no longer wanted.
@@ -66,17 +70,26 @@ impl Item {
         self.partition.object_len()
     }
 
-    fn holes(&self) -> impl Iterator<Item = u32> {
-        self.holes.iter().flatten().flat_map(Range::clone)
+    /// Returns the blocks that are holes, in ascending order.
+    pub(super) fn hole_blocks(&self) -> impl Iterator<Item = u32> {
+        let blocks = self.holes.iter().flatten().flat_map(Range::clone);
+        blocks.take_while(|sbn| *sbn < self.partition.blocks())
+    }
+
+    /// Returns whether a block is a hole.
+    pub(super) fn is_hole(&self, sbn: u32) -> bool {
+        let holes = self.holes.as_deref().unwrap_or_default();
+        let after = holes.partition_point(|hole| hole.start <= sbn);
+        after.checked_sub(1).is_some_and(|place| holes[place].contains(&sbn))
     }
 
     /// Adds the holes to what a journal has: the part file has nothing but zeros there.
     fn with_holes(&self, replay: Option<Replay>) -> Option<Replay> {
-        if self.holes().next().is_none() {
+        if self.hole_blocks().next().is_none() {
             return replay;
         }
         let mut replay = replay.unwrap_or_else(|| Replay::nothing(self.partition.blocks()));
-        for sbn in self.holes().filter(|sbn| *sbn < self.partition.blocks()) {
+        for sbn in self.hole_blocks() {
             replay.restored.insert(sbn);
             replay.partial.remove(&sbn);
         }
@@ -123,6 +136,8 @@ pub(super) struct Shelf {
     pub(super) purpose: Purpose,
     /// What was changed so far, or would be.
     pub(super) changes: Changes,
+    /// The device to which the only item is written, instead of a file in the tree.
+    pub(super) device: Option<Arc<Device>>,
 }
 
 /// An item that was looked up on the disk, ready to be passed to its sink.
@@ -156,6 +171,9 @@ impl Prepared {
 impl Shelf {
     /// Determines the item's place and looks up its state on the disk.
     pub(super) fn prepare(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        if self.device.is_some() {
+            return self.prepare_on_device(info, &[]);
+        }
         if self.purpose == Purpose::Look {
             return self.look(info);
         }
@@ -168,7 +186,46 @@ impl Shelf {
         Ok(Prepared { item: None, replay: None, held })
     }
 
+    /// Compares the item with what its device has. Without the digests of its blocks all of it
+    /// counts as missing.
+    pub(super) fn prepare_on_device(
+        &self,
+        info: &ItemInfo,
+        digests: &[Digest],
+    ) -> Result<Prepared, SinkError> {
+        let device = self.device.as_ref().ok_or(SinkError::Closed)?;
+        if !info.kind.is_file() {
+            return Err(DeviceError::NoContent { name: info.name.clone() }.into());
+        }
+        let partition = Shelf::check(info)?;
+        device.take(&info.name, info.digest, partition.object_len())?;
+        let place = Place::of_device(&device.path)?;
+        let item =
+            Arc::new(Item { device: Some(device.clone()), ..self.item(info, partition, place) });
+        let same = device.compare(&partition, |sbn| item.is_hole(sbn), digests)?;
+        if digests.len() == partition.blocks() as usize {
+            item.digests.get_or_init(|| digests.into());
+        }
+        let replay = Replay { restored: same, ..Replay::nothing(partition.blocks()) };
+        let replay = item.with_holes(Some(replay));
+        let held = Held::Parts(held_parts(&item, replay.as_ref()));
+        Ok(Prepared { item: Some(item), replay, held })
+    }
+
     fn prepare_file(&self, info: &ItemInfo) -> Result<Prepared, SinkError> {
+        let partition = Shelf::check(info)?;
+        let relative = self.names().place(&info.name)?;
+        let place = Place::new(self.tree.path(), relative, info.mode);
+        let item = Arc::new(self.item(info, partition, place));
+        let prepared = self.look_up(&item);
+        if prepared.is_err() {
+            self.names().release(&item.name, &item.place.relative);
+        }
+        prepared
+    }
+
+    /// Checks that an item can be received.
+    fn check(info: &ItemInfo) -> Result<Partition, SinkError> {
         let name = || info.name.clone();
         let partition =
             Partition::new(&info.oti).map_err(|source| SinkError::Oti { name: name(), source })?;
@@ -183,26 +240,24 @@ impl Shelf {
                 max: MAX_BLOCK_LEN,
             });
         }
-        let relative = self.names().place(&info.name)?;
-        let item = Item {
+        Ok(partition)
+    }
+
+    fn item(&self, info: &ItemInfo, partition: Partition, place: Place) -> Item {
+        Item {
             toi: info.toi,
-            name: name(),
-            place: Place::new(self.tree.path(), relative, info.mode),
+            name: info.name.clone(),
+            place,
             key: JournalKey::new(&info.name, info.digest, info.oti),
             partition,
             code: Code::new(info.oti.scheme),
             digests: OnceLock::new(),
             holes: info.holes.clone(),
+            device: None,
             attributes: Attributes::of(info, self.preserve_times),
             closed: AtomicBool::new(false),
             reserved: AtomicU64::new(0),
-        };
-        let item = Arc::new(item);
-        let prepared = self.look_up(&item);
-        if prepared.is_err() {
-            self.names().release(&item.name, &item.place.relative);
         }
-        prepared
     }
 
     /// Returns whether another file at the target may be replaced.
@@ -228,13 +283,7 @@ impl Shelf {
             return Ok(Prepared { item: Some(item.clone()), replay: None, held });
         }
         let replay = item.with_holes(self.replay(item)?);
-        let held = replay.as_ref().map_or_else(
-            || HeldParts::nothing(item.partition),
-            |replay| {
-                HeldParts::new(item.partition, replay.restored.clone(), replay.partial.clone())
-                    .with_holes(item.holes.clone().unwrap_or_default())
-            },
-        );
+        let held = held_parts(item, replay.as_ref());
         self.reserve(item, &held)?;
         Ok(Prepared { item: Some(item.clone()), replay, held: Held::Parts(held) })
     }
@@ -399,4 +448,15 @@ impl Shelf {
             .unwrap_or(0);
         self.reserved.fetch_sub(before.min(bytes), Ordering::Relaxed);
     }
+}
+
+/// Returns what is held of an item.
+fn held_parts(item: &Item, replay: Option<&Replay>) -> HeldParts {
+    replay.map_or_else(
+        || HeldParts::nothing(item.partition),
+        |replay| {
+            HeldParts::new(item.partition, replay.restored.clone(), replay.partial.clone())
+                .with_holes(item.holes.clone().unwrap_or_default())
+        },
+    )
 }

@@ -35,6 +35,7 @@ mod brought;
 mod buffers;
 mod changes;
 mod claim;
+mod device;
 mod directories;
 mod disk;
 mod errors;
@@ -66,6 +67,7 @@ use umbel_wire::{Digest, Toi};
 pub use attributes::Unkept;
 pub use changes::{Change, Purpose};
 pub use claim::{Attempt, Claim, Claimant, is_claim};
+pub use device::{DeviceReport, DeviceTarget};
 pub use errors::SinkError;
 pub use held::{Held, HeldBlock, HeldParts};
 pub use item::Prepared;
@@ -75,8 +77,10 @@ pub use names::{NameError, Names, RelativePath};
 pub use options::SinkOptions;
 pub use others::{Hidden, Other};
 
+use attributes::Allowed;
 use buffers::{Budget, Doubted, OpenBlocks, Stored};
 use changes::Changes;
+use device::Device;
 use directories::Directories;
 use disk::{Disk, Job};
 use finish::{Syncer, Verifier};
@@ -135,6 +139,11 @@ pub enum SinkEvent {
         /// Object identifier of the item.
         toi: Toi,
     },
+    /// All blocks of the item are on its block device, which is synced now and read back.
+    ReadingBack {
+        /// Object identifier of the item.
+        toi: Toi,
+    },
     /// All blocks are restored, but the item's digest does not match. Get the digests of its blocks
     /// and call [`DiskSink::check_blocks`].
     DigestMismatch {
@@ -157,8 +166,8 @@ pub enum SinkEvent {
     },
 }
 
-/// Stores items below an output directory. Clones are the same sink. An engine stores symbols
-/// through one, and its host adds and cancels items through another.
+/// Stores items below an output directory, or one on a block device. Clones are the same sink. An
+/// engine stores symbols through one, and its host adds and cancels items through another.
 ///
 /// Dropping the last clone closes the sink.
 #[derive(Clone)]
@@ -226,6 +235,16 @@ impl DiskSink {
             let (folds_case, allowed) = tree.try_names()?;
             (tree, folds_case, allowed)
         };
+        DiskSink::with((tree, folds_case, allowed), None, options, on_event)
+    }
+
+    fn with(
+        (tree, folds_case, allowed): (Tree, bool, Allowed),
+        device: Option<Arc<Device>>,
+        options: SinkOptions,
+        on_event: impl Fn(SinkEvent) + Send + Sync + 'static,
+    ) -> Result<DiskSink, SinkError> {
+        let directory = tree.path().to_owned();
         let folds_case = options.folds_case.unwrap_or(folds_case);
         let shelf = Arc::new(Shelf {
             tree: Arc::new(tree),
@@ -246,12 +265,13 @@ impl DiskSink {
             reserved: AtomicU64::new(0),
             purpose: options.purpose,
             changes: Changes::default(),
+            device,
         });
         let closing = Arc::new(AtomicBool::new(false));
         let doubted = Doubted::default();
         let parts = (&closing, doubted.clone());
         let (jobs, disk) = start(&shelf, options, parts, Arc::new(on_event))
-            .map_err(SinkError::io("start threads for", directory))?;
+            .map_err(SinkError::io("start threads for", &directory))?;
         let blocks = OpenBlocks::new(Budget::new(options.memory), doubted);
         let open = Open { items: HashMap::new(), tidy_at: TIDY_FROM, blocks };
         let shared = Shared {
@@ -440,6 +460,9 @@ impl Shared {
             self.rest(&mut open, block);
         }
         self.closing.store(true, Ordering::Release);
+        if let Some(device) = &self.preparer.shelf.device {
+            device.close();
+        }
         self.send(Job::Close);
         if disk.join().is_err() {
             tracing::error!("the disk thread panicked; what it held is lost");

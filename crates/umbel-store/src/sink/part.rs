@@ -154,6 +154,11 @@ impl Part {
         if let Some(files) = &self.files {
             return Ok(files.data.clone());
         }
+        if let Some(device) = &self.item.device {
+            let data = device.file();
+            self.files = Some(Files { data: data.clone(), journal: None });
+            return Ok(data);
+        }
         let data = self.tree.open_part(&self.item.place)?;
         data.set_len(self.item.partition.object_len())
             .map_err(SinkError::io("extend", &self.item.place.path(Role::Part)))?;
@@ -167,7 +172,7 @@ impl Part {
         let range = self.item.partition.block_range(sbn);
         let len = (range.end - range.start) as usize;
         let zeros = self.touched.as_ref().is_some_and(|touched| !touched.contains(&sbn));
-        if self.item.holes.is_some() && zeros {
+        if self.item.holes.is_some() && self.item.device.is_none() && zeros {
             self.write_around_zeros(&block[..len], range.start)?;
         } else {
             self.write_data(&block[..len], range.start)?;
@@ -262,6 +267,7 @@ impl Part {
         (0..on_disk.len()).filter(|&esi| block.source.contains(esi)).for_each(|esi| {
             on_disk.remove(esi);
         });
+        self.flush_device()?;
         let data = self.data()?;
         for (first, count) in runs(&on_disk) {
             let start = self.item.partition.symbol_range(sbn, first).start;
@@ -292,6 +298,7 @@ impl Part {
     pub(super) fn read_block(&mut self, sbn: u32, out: &mut Vec<u8>) -> Result<(), SinkError> {
         let range = self.item.partition.block_range(sbn);
         out.resize((range.end - range.start) as usize, 0);
+        self.flush_device()?;
         self.data()?
             .read_exact_at(out, range.start)
             .map_err(SinkError::io("read", &self.item.place.path(Role::Part)))
@@ -335,7 +342,10 @@ impl Part {
     /// of the records.
     pub(super) fn start_common_checkpoint(&mut self) -> Result<u64, SinkError> {
         self.flush()?;
-        if self.dead_len > MAX_DEAD_LEN && self.dead_len > self.written_len / 2 {
+        self.flush_device()?;
+        // The journal of a device is in memory alone.
+        let is_long = self.dead_len > MAX_DEAD_LEN && self.dead_len > self.written_len / 2;
+        if is_long && self.item.device.is_none() {
             self.compact()?;
         }
         self.changed = false;
@@ -519,12 +529,22 @@ impl Part {
     }
 
     fn write_data(&mut self, bytes: &[u8], offset: u64) -> Result<(), SinkError> {
-        self.data()?
-            .write_all_at(bytes, offset)
-            .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?;
+        match &self.item.device {
+            Some(device) => device.write(bytes, offset)?,
+            None => self
+                .data()?
+                .write_all_at(bytes, offset)
+                .map_err(SinkError::io("write", &self.item.place.path(Role::Part)))?,
+        }
         self.dirty_len += bytes.len() as u64;
         self.changed = true;
         Ok(())
+    }
+
+    /// Passes everything that was written to a device to the system.
+    fn flush_device(&self) -> Result<(), SinkError> {
+        let device = self.item.device.as_ref();
+        device.map_or(Ok(()), |device| device.flush().map_err(SinkError::from))
     }
 
     /// Opens and returns the journal. Cuts its invalid end off.
@@ -534,7 +554,10 @@ impl Part {
         if let Some(journal) = &files.journal {
             return Ok(journal.clone());
         }
-        let journal = self.tree.open_to_write(&self.item.place, Role::Journal)?;
+        let journal = match &self.item.device {
+            None => self.tree.open_to_write(&self.item.place, Role::Journal)?,
+            Some(device) => device.new_journal()?,
+        };
         journal
             .set_len(self.written_len)
             .map_err(SinkError::io("truncate", &self.item.place.path(Role::Journal)))?;

@@ -21,7 +21,7 @@ use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::attributes::Allowed;
 use super::errors::SinkError;
-use super::names::RelativePath;
+use super::names::{NameError, RelativePath};
 
 /// Maximum number of directories kept open. If there are more, all are closed.
 const MAX_OPEN_DIRECTORIES: usize = 64;
@@ -60,6 +60,8 @@ pub(super) struct Place {
     /// Permissions with which the files are created, before the umask.
     mode: Mode,
     part: String,
+    /// Whether the target is a block device, which has no other files.
+    is_device: bool,
 }
 
 impl Place {
@@ -68,11 +70,21 @@ impl Place {
     pub(super) fn new(root: &Path, relative: RelativePath, mode: Option<u16>) -> Place {
         let mode = mode.map_or(0o666, |mode| mode & 0o666 | 0o600);
         let mode = Mode::from_bits_truncate(mode.into());
-        Place { target: root.join(relative.joined()), part: relative.part_name(), mode, relative }
+        let target = root.join(relative.joined());
+        Place { target, part: relative.part_name(), mode, relative, is_device: false }
+    }
+
+    /// Creates the place of an item that is written to a block device.
+    pub(super) fn of_device(path: &Path) -> Result<Place, NameError> {
+        let place = Place::new(path, RelativePath::of_item("device")?, None);
+        Ok(Place { target: path.to_owned(), is_device: true, ..place })
     }
 
     /// Returns the path of a file, for the user.
     pub(super) fn path(&self, role: Role) -> PathBuf {
+        if self.is_device {
+            return self.target.clone();
+        }
         self.target.with_file_name(self.name(role))
     }
 

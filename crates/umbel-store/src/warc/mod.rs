@@ -159,7 +159,9 @@ impl Origin for Crawl {
     fn open(&self, item: &Found) -> Result<Arc<dyn Body>, Fault> {
         match &item.place {
             Place::Record(archive, record) => Archive::open(archive, record),
-            Place::File(_) | Place::Directory | Place::Link => Err(Fault::Vanished),
+            Place::File(_) | Place::Directory | Place::Link | Place::Device(_) => {
+                Err(Fault::Vanished)
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use umbel_net::session::SessionUrl;
 use umbel_store::sink::{Change, Links, Purpose};
 
 use super::credentials::CredentialArgs;
+use super::device::DeviceArgs;
 use super::duration::parse_seconds;
 use super::output::{Output, plain};
 use super::signals;
@@ -32,6 +33,7 @@ const NAMED: usize = 10;
   umbel get 'umbel://192.0.2.2:7700/?pin=…'                         everything, to this directory
   umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
   umbel get 'umbel://192.0.2.2:7700/?pin=…' -o ./current --atomic   a release at a time
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' sda --device /dev/sda   an image to a disk
 Interrupted, it goes on where it was when it is started again.")]
 pub(super) struct GetArgs {
     /// The URL that `umbel serve` printed
@@ -42,6 +44,8 @@ pub(super) struct GetArgs {
     /// Directory for the items
     #[arg(short, long, default_value = ".", value_name = "DIR")]
     output: PathBuf,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Replace files that differ from items of the same names; without it they are kept, and the
     /// command exits with 1
     #[arg(long)]
@@ -54,7 +58,7 @@ pub(super) struct GetArgs {
     changes: ChangeArgs,
     /// Make DIR a link to a directory with exactly these items: it goes from the release before to
     /// the new one in one rename, when everything is there
-    #[arg(long, conflicts_with_all = ["overwrite", "itemize", "dry_run", "verify"])]
+    #[arg(long, conflicts_with_all = ["overwrite", "itemize", "dry_run", "verify", "device"])]
     atomic: bool,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
@@ -106,6 +110,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         purpose: changes.purpose(),
         links: args.links,
         atomic: args.atomic,
+        device: args.device.target()?,
         ..GetOptions::new(url, args.output)
     };
     let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
@@ -135,7 +140,7 @@ fn finish(summary: &Summary, changes: ChangeArgs, output: &Output) -> anyhow::Re
         if summary.control_group { "in the control group" } else { "on the session" }
     );
     output.note(came(summary));
-    if summary.resumed_bytes > 0 {
+    if summary.resumed_bytes > 0 && (summary.items > 0 || summary.interrupted) {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));
     }

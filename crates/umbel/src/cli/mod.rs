@@ -2,6 +2,7 @@
 
 mod credentials;
 mod demo;
+mod device;
 mod doctor;
 mod duration;
 mod files;

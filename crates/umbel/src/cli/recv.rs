@@ -14,6 +14,7 @@ use umbel_net::session::Pin;
 use umbel_store::sink::{Change, Links, Purpose};
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
+use super::device::DeviceArgs;
 use super::duration::parse_duration;
 use super::key::KeyFile;
 use super::output::{Output, plain};
@@ -33,6 +34,7 @@ use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Ta
   umbel recv nightly                     the same, from the sender that had the name first, to
                                          ./nightly
   umbel recv live -o - | tar x           a pipe
+  umbel recv room --device /dev/sda      an image to a disk
   umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
   umbel recv nightly --wait 1h           wait for it to be on the air
   umbel key                              the line that a sender needs who admits by keys
@@ -49,6 +51,8 @@ pub(super) struct RecvArgs {
     /// feed's name]
     #[arg(short, long, value_name = "DIR|-")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Replace files that differ from those of the feed; without it they are kept, and the command
     /// exits with 1
     #[arg(long)]
@@ -128,7 +132,9 @@ fn parse_start(text: &str) -> Result<Start, String> {
 
 impl RecvArgs {
     fn options(self, output: &Output) -> anyhow::Result<RecvOptions> {
+        let device = self.device.target()?;
         let target = match self.output {
+            _ if device.is_some() => device.map_or(Target::Unsaid, Target::Device),
             Some(path) if path == Path::new("-") => {
                 if output.is_json() {
                     bail!("--json and `-o -` cannot share standard output: choose one of them");
@@ -202,7 +208,7 @@ fn finish(summary: &RecvSummary, changes: ChangeArgs, output: &Output) -> anyhow
     if summary.packets + summary.fetched + summary.already_there > 0 {
         output.note(came(summary));
     }
-    if summary.resumed_bytes > 0 {
+    if summary.resumed_bytes > 0 && (summary.items > 0 || summary.interrupted) {
         let resumed = ByteCount(summary.resumed_bytes);
         output.note(format!("{resumed} of them were there from an earlier run"));
     }

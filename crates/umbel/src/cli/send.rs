@@ -16,6 +16,7 @@ use umbel_net::interface::Family;
 use umbel_wire::feed::{FeedContent, Recovery};
 use umbel_wire::session::SessionName;
 
+use super::device::warn_of_mounted;
 use super::duration::parse_duration;
 use super::files::FilesArgs;
 use super::output::{Output, plain};
@@ -41,6 +42,7 @@ const NAMED_MISSING: usize = 3;
   umbel send ./backup --name nightly                 a directory, to whoever runs the line that it
                                                      prints: umbel recv 'umbel-feed://…' -o DIR
   umbel send a.iso b.iso --name images --wait-for 20 when 20 receivers are there
+  umbel send /dev/sda --name room --wait-for 20      a disk: `umbel recv room --device /dev/sda`
   tar c . | umbel send - --name live                 a pipe: `umbel recv live -o - | tar x`
   umbel send ./dir --name private --admit receivers  to those only whose lines are in
                                                      `receivers`: what `umbel key` prints there
@@ -50,7 +52,7 @@ Receivers repair each other's losses, subnet by subnet, in a tree that `umbel tr
 as --recovery says.
 Exits with 1 if somebody lacks something at the end, nobody came, or files could not be read.")]
 pub(super) struct SendArgs {
-    /// Files and directories, or `-` for standard input
+    /// Files, directories and block devices, or `-` for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Name of the feed
@@ -203,6 +205,7 @@ pub(super) fn run(args: SendArgs, output: &Output) -> anyhow::Result<ExitCode> {
         return args.files.list(&args.paths, false, state_dir, output);
     }
     let signals = signals::watch()?;
+    warn_of_mounted(&args.paths, output);
     let options = args.options()?;
     let takes_keys = matches!(options.what, What::Paths(_)) && output.draws();
     let teller = Arc::new(SendTeller { teller: Teller::new(output), enter: OnceLock::new() });

@@ -15,6 +15,7 @@ use umbel_net::interface::Family;
 use umbel_wire::{Channel, Scheme};
 
 use super::credentials::{CERTIFICATES, load_authorities, load_identity, refuse_served};
+use super::device::warn_of_mounted;
 use super::duration::parse_seconds;
 use super::files::FilesArgs;
 use super::meter::Meter;
@@ -37,12 +38,13 @@ const LEFT_OUT: u8 = 23;
   umbel serve ./repo                               a directory, on the default interface
   umbel serve crawl.warc.gz --rate 200M            a crawled Web site: each response is an item
   umbel serve crawl-*.warc.gz --strict             several archives as one, all of them readable
+  umbel serve /dev/sda                             a disk, which is not in use, as the item `sda`
   umbel serve ./repo --interface eth1 --ipv6       over IPv6 on a certain interface
   umbel serve ./repo --cert srv.pem --key srv.key --client-ca ca.pem
                                                    with certificates of an authority of yours")]
 pub(super) struct ServeArgs {
-    /// A directory, files of a crawl (.warc, .arc, both also with .gz or .zst, .wacz), or any files
-    /// and directories, each below its own name
+    /// A directory, files of a crawl (.warc, .arc, both also with .gz or .zst, .wacz), or any files,
+    /// directories and block devices, each below its own name
     #[arg(required = true)]
     paths: Vec<PathBuf>,
     /// Port of the session endpoint, UDP; 0 takes any
@@ -189,6 +191,7 @@ pub(super) fn run(args: ServeArgs, output: &Output) -> anyhow::Result<ExitCode> 
         return args.files.list(&args.paths, true, args.state_dir.as_deref(), output);
     }
     let strict = args.strict;
+    warn_of_mounted(&args.paths, output);
     let mut options = args.options()?;
     options.prepare()?;
     while let Some(server) = start(&options, &signals, output)? {

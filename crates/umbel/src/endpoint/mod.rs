@@ -2,7 +2,8 @@
 //!
 //! - [`interface`], [`channel`]: choose the interface, group and rate unless the user does;
 //!   [`ports`]: where multicast arrives; `packet.rs`: the length of data packets.
-//! - `claim.rs`: one run at a time for a source and a directory.
+//! - `claim.rs`: one run at a time for a source and a directory. `device.rs`: what is said of a block
+//!   device.
 //! - [`items`](Failure): files or items under way, and their results.
 //! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
@@ -13,6 +14,7 @@
 
 pub(crate) mod channel;
 mod claim;
+mod device;
 pub(crate) mod interface;
 mod items;
 pub(crate) mod pace;
@@ -25,6 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use claim::{Interrupted, Turn, take_turn};
+pub(crate) use device::{READING_BACK, device_lines};
 pub use items::Failure;
 pub(crate) use items::{Asked, Items, Listed, unkept_lines};
 pub(crate) use packet::packet_len;

@@ -1,5 +1,7 @@
 //! The client around its engine.
 
+mod compared;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use super::Summary;
 use super::progress::{Observer, Snapshot};
 use super::store::{Added, ItemStore};
 use super::unicast::Streams;
-use crate::endpoint::Items;
+use crate::endpoint::{Items, READING_BACK};
 
 /// First and longest pause before a session is opened again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -39,6 +41,8 @@ pub(crate) enum Input {
     Session(SessionNews),
     /// An event of the sink.
     Sink(SinkEvent),
+    /// The store has compared this item with what it has.
+    Compared(Toi),
     /// The user interrupts the reception.
     Interrupt,
 }
@@ -339,18 +343,13 @@ impl<S: ItemStore> GetHost<S> {
             }
             Ok(Added::LeftOut) => self.items.leave_out(&info),
             Ok(Added::Differs) => self.items.differs(&info),
-            Ok(Added::Parts(held, bytes)) => {
-                // Later sessions find the parts that this run itself has written.
-                if self.session == SessionId(0) {
-                    self.items.resumed_bytes += bytes;
-                }
+            Ok(Added::AsksDigests) => {
                 self.items.begin(info);
-                let accept = ReceiverCommand::Accept { toi, oti, held, requested };
-                if let Err(error) = io.command(accept) {
-                    self.store.cancel(toi);
-                    self.fail_item(toi, &error.to_string());
-                }
-                return;
+                return tell(io, ReceiverCommand::AskDigests { toi });
+            }
+            Ok(Added::Parts(held, bytes)) => {
+                self.items.begin(info);
+                return self.accept(io, (toi, oti), (held, bytes), requested);
             }
             Err(reason) => {
                 self.items.refuse(&info, &reason);
@@ -385,6 +384,7 @@ impl<S: ItemStore> GetHost<S> {
             SinkEvent::RestoreFailed { block, .. } => {
                 tell(io, ReceiverCommand::RestoreFailed { block });
             }
+            SinkEvent::ReadingBack { .. } => self.observer.note(READING_BACK),
             SinkEvent::ItemDone { toi, name, path, size } => {
                 if self.items.is_underway(toi) {
                     self.items.finish(toi);
@@ -494,6 +494,7 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
                 self.on_sink(io, event);
                 self.take_pieces(io);
             }
+            Input::Compared(toi) => self.on_compared(io, toi),
             Input::Interrupt => return self.end(io),
         }
         self.settle(io);
@@ -521,6 +522,11 @@ impl<S: ItemStore> Host<Receiver<S::Sink>> for GetHost<S> {
             }
             ReceiverEvent::Refused { reason } | ReceiverEvent::Failed { reason, .. } => {
                 self.fail(reason);
+            }
+            ReceiverEvent::Page { query, total, .. }
+                if query == self.query && self.refuses_list(total).is_some() =>
+            {
+                self.fail(self.refuses_list(total).unwrap_or_default());
             }
             ReceiverEvent::Page { query, items, total, next } if query == self.query => {
                 self.listed += items.len() as u64;

@@ -20,6 +20,7 @@ use umbel_store::sink::{self, Change, DiskSink, HeldParts, NamedFile, SinkError}
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::{Channel, Digest, Toi};
 
+use super::device::DeviceItem;
 use super::progress::{Observer, Snapshot};
 use super::store::{Added, ItemStore};
 use crate::endpoint::Listed;
@@ -186,12 +187,22 @@ pub(super) struct Directory {
     sink: DiskSink,
     /// Names of the items that the server offers, where others are removed.
     listed: Option<Listed>,
+    /// The item that is written to a block device instead.
+    device: Option<DeviceItem>,
 }
 
 impl Directory {
     /// Creates it; `is_mirror` if it is to have exactly what the server offers.
     pub(super) fn new(path: PathBuf, sink: DiskSink, is_mirror: bool) -> Directory {
-        Directory { path, sink, listed: is_mirror.then(Listed::default) }
+        Directory { path, sink, listed: is_mirror.then(Listed::default), device: None }
+    }
+
+    /// Has an item compared with what a device has, if the sink writes to one. `mailbox` is told
+    /// then.
+    pub(super) fn comparing(self, mailbox: Mailbox<Toi>) -> Directory {
+        let preparer = self.sink.preparer();
+        let device = preparer.is_device().then(|| DeviceItem::new(preparer, mailbox));
+        Directory { device, ..self }
     }
 
     /// Returns the names in the list of items.
@@ -204,6 +215,10 @@ impl ItemStore for Directory {
     type Sink = DiskSink;
 
     fn add(&mut self, info: &ItemInfo) -> Result<Added, String> {
+        if let Some(device) = &mut self.device {
+            device.wait(info);
+            return Ok(Added::AsksDigests);
+        }
         let held = match self.sink.add(info) {
             Err(SinkError::Differs { .. }) => return Ok(Added::Differs),
             other => other.map_err(|error| error.to_string())?,
@@ -214,11 +229,23 @@ impl ItemStore for Directory {
             sink::Held::Link(path) => Ok(Added::Link(path)),
             sink::Held::OtherName => Ok(Added::OtherName),
             sink::Held::LeftOut => Ok(Added::LeftOut),
-            sink::Held::Parts(parts) => {
-                let bytes = held_bytes(&parts, info.oti.symbol_len);
-                Ok(Added::Parts(Held::from(&parts), bytes))
-            }
+            sink::Held::Parts(parts) => Ok(parts_of(&parts)),
         }
+    }
+
+    fn compared(&mut self, toi: Toi) -> Option<Result<Added, String>> {
+        let prepared = match self.device.as_mut()?.take(toi)? {
+            Ok(prepared) => prepared,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        match self.sink.admit(prepared) {
+            sink::Held::Parts(parts) => Some(Ok(parts_of(&parts))),
+            _ => None,
+        }
+    }
+
+    fn takes_one(&self) -> bool {
+        self.device.is_some()
     }
 
     fn cancel(&mut self, toi: Toi) {
@@ -226,7 +253,9 @@ impl ItemStore for Directory {
     }
 
     fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>) {
-        self.sink.check_blocks(toi, digests);
+        if !self.device.as_mut().is_some_and(|device| device.compare(toi, &digests)) {
+            self.sink.check_blocks(toi, digests);
+        }
     }
 
     fn begin_list(&mut self) {
@@ -247,8 +276,8 @@ impl ItemStore for Directory {
     }
 
     fn may_hold_something(&self) -> bool {
-        // The release before may have some.
-        if self.listed.is_some() {
+        // The release before may have some, and so may a device.
+        if self.listed.is_some() || self.device.is_some() {
             return true;
         }
         let Ok(mut entries) = std::fs::read_dir(&self.path) else { return true };
@@ -258,8 +287,9 @@ impl ItemStore for Directory {
     }
 }
 
-/// Returns the bytes that the sink holds, in blocks and in symbols.
-fn held_bytes(parts: &HeldParts, symbol_len: u16) -> u64 {
+/// Returns the parts that the sink holds, in blocks and in symbols, with their bytes.
+fn parts_of(parts: &HeldParts) -> Added {
     let symbols: u64 = parts.partial_blocks().map(|(_, block)| u64::from(block.count())).sum();
-    parts.restored_bytes() + symbols * u64::from(symbol_len)
+    let symbol_len = u64::from(parts.partition().symbol_len());
+    Added::Parts(Held::from(parts), parts.restored_bytes() + symbols * symbol_len)
 }

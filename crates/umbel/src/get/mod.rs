@@ -9,6 +9,7 @@
 //!
 //! A session that breaks is opened again. Data that is on the disk is not asked for again.
 
+mod device;
 pub(crate) mod host;
 mod machine;
 mod progress;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::repository::{Receiver, ReceiverConfig, Token};
 use umbel_net::session::{ClientError, Credentials, SessionUrl};
 use umbel_net::udp::Discard;
-use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, SinkOptions};
+use umbel_store::sink::{DeviceTarget, DiskSink, Hidden, Links, Purpose, SinkOptions};
 use umbel_wire::repository::SymbolKey;
 
 use self::host::{Ask, GetHost, Input};
@@ -34,7 +35,7 @@ pub use self::progress::{Observer, Snapshot};
 use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{
-    Interrupted, KEPT, Turn, Wiring, generator, random, take_turn, unkept_lines,
+    Interrupted, KEPT, Turn, Wiring, device_lines, generator, random, take_turn, unkept_lines,
 };
 
 /// Options of a client: the items to get, and how.
@@ -48,6 +49,8 @@ pub struct GetOptions {
     pub patterns: Vec<String>,
     /// Directory of the items; created if necessary.
     pub output: PathBuf,
+    /// Block device to which the only item is written, instead of the directory. Default: none.
+    pub device: Option<DeviceTarget>,
     /// Name or address of the interface on which multicast arrives. Default: that of the route to
     /// the server.
     pub interface: Option<String>,
@@ -87,6 +90,7 @@ impl GetOptions {
             credentials: Credentials::default(),
             patterns: Vec::new(),
             output,
+            device: None,
             interface: None,
             fallback_after: Some(Duration::from_secs(5)),
             retry_for: None,
@@ -196,10 +200,13 @@ pub fn get(
         let release = atomic.then(|| Release::after(&options.output)).transpose()?;
         let path = release.as_ref().map_or(&options.output, |release| &release.directory).clone();
         let mailbox = mailbox.clone();
-        let sink = DiskSink::open(&path, sink_options, move |event| {
-            mailbox.put(Input::Sink(event));
-        })?;
-        if looks {
+        let on_event = move |event| mailbox.put(Input::Sink(event));
+        let sink = match &options.device {
+            Some(device) => DiskSink::open_device(device, sink_options, on_event)?,
+            None => DiskSink::open(&path, sink_options, on_event)?,
+        };
+        // Nobody else has the device.
+        if looks || options.device.is_some() {
             break (release, path, sink, None);
         }
         match take_turn(sink.claimant(&server), &stop, |line| observer.note(line)) {
@@ -212,7 +219,7 @@ pub fn get(
     if let Some((last, _)) = release.as_ref().and_then(|release| release.last.as_ref()) {
         sink.take_over_from(last);
     }
-    if !atomic && !looks {
+    if !atomic && !looks && options.device.is_none() {
         let mut command = options.patterns.clone();
         command.insert(0, server);
         sink.resume(&command.join("\n"));
@@ -228,7 +235,9 @@ pub fn get(
     };
     let engine = Receiver::new(config, generator()?, sink.clone());
     let ask = Ask { patterns: options.patterns, retry_for: options.retry_for };
-    let store = Directory::new(path, sink.clone(), release.is_some() || delete || looks);
+    let compared = mailbox.map(Input::Compared);
+    let store = Directory::new(path, sink.clone(), release.is_some() || delete || looks)
+        .comparing(compared);
     let listed = store.listed();
     let told = observer.clone();
     let host = GetHost::new(ask, machine.diagnosing(observer), store);
@@ -274,7 +283,7 @@ pub fn get(
         sink.set_directories();
     }
     not_removed?;
-    for line in unkept_lines(sink.unkept()) {
+    for line in unkept_lines(sink.unkept()).into_iter().chain(device_lines(sink.device())) {
         told.note(&line);
     }
     if let Some((release, is_whole)) = &release {

@@ -23,6 +23,9 @@ pub(crate) enum Added {
     LeftOut,
     /// It is not as the server has it, and only looked at.
     Differs,
+    /// Its parts may be present: the store compares them once it has the digests of all blocks, by
+    /// [`ItemStore::check_blocks`], and then [`ItemStore::compared`] answers.
+    AsksDigests,
     /// These parts are present, with this number of bytes.
     Parts(Held, u64),
 }
@@ -44,6 +47,16 @@ pub(crate) trait ItemStore {
 
     /// Compares the blocks of an item with these digests, and drops those that differ.
     fn check_blocks(&mut self, toi: Toi, digests: Vec<Digest>);
+
+    /// Returns what is present of an item that the store has compared.
+    fn compared(&mut self, _toi: Toi) -> Option<Result<Added, String>> {
+        None
+    }
+
+    /// Returns whether the store takes one item and no more.
+    fn takes_one(&self) -> bool {
+        false
+    }
 
     /// Notes that a list of the server's items begins.
     fn begin_list(&mut self) {}

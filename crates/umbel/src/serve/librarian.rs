@@ -226,8 +226,10 @@ impl Librarian {
         let mut room = control::MAX_BODY as usize / 2;
         let mut since = Instant::now();
         for item in &page.items {
+            // What is read to compute it tells the holes of a device.
+            let digest = catalog.digest(item.toi());
             let mut info = page.info(item);
-            match catalog.digest(item.toi()) {
+            match digest {
                 Ok(digest) => info.digest = digest,
                 Err(error) => {
                     // The client is told as if the item vanished later.

@@ -30,6 +30,7 @@ fn shelf(directory: &Path) -> Shelf {
         allowed: super::super::attributes::Allowed::of(0o644),
         unkept: super::super::attributes::Counts::default(),
         reserved: std::sync::atomic::AtomicU64::new(0),
+        device: None,
     }
 }
 

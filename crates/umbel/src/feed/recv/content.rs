@@ -18,7 +18,7 @@ use super::super::cut_of;
 use super::RecvObserver;
 use super::host::{About, Machine, tell};
 use super::store::{FeedStore, Found, Looked};
-use crate::endpoint::Items;
+use crate::endpoint::{Items, READING_BACK};
 
 /// A block is given up after being wrong this number of times: then it comes from the source alone,
 /// and is wrong there.
@@ -211,6 +211,7 @@ impl<S: FeedStore> Content<S> {
                     self.cancel(io, id.toi, DAMAGED);
                 }
             }
+            SinkEvent::ReadingBack { .. } => self.observer.note(READING_BACK),
             SinkEvent::ItemDone { toi, name, path, size } => {
                 if self.items.is_underway(toi) {
                     self.items.finish(toi);

@@ -39,7 +39,9 @@ use umbel_net::session::signing;
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions};
+use umbel_store::sink::{
+    DeviceTarget, DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions,
+};
 use umbel_wire::Tsi;
 use umbel_wire::feed::{Feed, FeedContent, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
@@ -53,7 +55,7 @@ use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, KEPT, Turn, Wiring, take_turn, unkept_lines};
+use crate::endpoint::{Interrupted, KEPT, Turn, Wiring, device_lines, take_turn, unkept_lines};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
@@ -65,6 +67,8 @@ const PIPE_MEMORY: usize = 32 << 20;
 pub enum Target {
     /// A directory for files.
     Directory(PathBuf),
+    /// A block device for the only file.
+    Device(DeviceTarget),
     /// An output for a pipe.
     Pipe(Box<dyn Write + Send>),
     /// Not specified: files go to a directory of the feed's name in the working directory.
@@ -75,6 +79,7 @@ impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Target::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
+            Target::Device(device) => f.debug_tuple("Device").field(device).finish(),
             Target::Pipe(_) => f.write_str("Pipe"),
             Target::Unsaid => f.write_str("Unsaid"),
         }
@@ -288,6 +293,7 @@ pub fn recv(
             // A feed that takes the place of this one gets the same destination, from the same sender.
             let again = match &target {
                 Target::Directory(directory) => Target::Directory(directory.clone()),
+                Target::Device(device) => Target::Device(device.clone()),
                 Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
             };
             let target = std::mem::replace(&mut target, again);
@@ -341,7 +347,8 @@ fn receive(
     let source = format!("{} {}", signing::pin_of(&key), feed.name);
     let claim = loop {
         let FeedSink::Files(files) = &sink else { break None };
-        if looks {
+        // Nobody else has a device.
+        if looks || files.disk().preparer().is_device() {
             break None;
         }
         let note = |line: &str| observer.note(line);
@@ -414,7 +421,9 @@ fn receive(
         disk.set_directories();
     }
     not_removed?;
-    for line in disk.into_iter().flat_map(|disk| unkept_lines(disk.unkept())) {
+    let lines =
+        |disk: DiskSink| [unkept_lines(disk.unkept()), device_lines(disk.device())].concat();
+    for line in disk.into_iter().flat_map(lines) {
         observer.note(&line);
     }
     let word = delivery.word(&summary).filter(|_| options.start == Start::Everything);
@@ -517,6 +526,12 @@ fn store(
             store.write(reader, output).context("cannot start")?;
             Ok((store, sink))
         }
+        (FeedContent::Pipe, Target::Device(device)) => bail!(
+            "`{}` is a pipe, which cannot go on after a break: `umbel recv {} -o - > {}` writes it",
+            feed.name,
+            feed.name,
+            device.path.display()
+        ),
         (FeedContent::Pipe, _) => bail!(
             "`{}` is a pipe: say where it leads, as in `umbel recv {} -o - | tar x`",
             feed.name,
@@ -526,10 +541,6 @@ fn store(
             bail!("`{}` has files: name a directory for them by -o DIR", feed.name)
         }
         (FeedContent::Files { manifest_len, digest, .. }, target) => {
-            let directory = match target {
-                Target::Directory(directory) => directory,
-                _ => own_directory(feed)?,
-            };
             let &RecvOptions { durable, overwrite, hidden, links, purpose, .. } = options;
             let options = SinkOptions {
                 durable,
@@ -540,8 +551,12 @@ fn store(
                 ..SinkOptions::default()
             };
             let told = mailbox.clone();
-            let disk =
-                DiskSink::open(&directory, options, move |event| told.put(Input::Disk(event)))?;
+            let told = move |event| told.put(Input::Disk(event));
+            let disk = match target {
+                Target::Device(device) => DiskSink::open_device(&device, options, told)?,
+                Target::Directory(directory) => DiskSink::open(&directory, options, told)?,
+                _ => DiskSink::open(&own_directory(feed)?, options, told)?,
+            };
             let told = mailbox.clone();
             let files = FileSink::new(cut, (manifest_len, digest), opener, disk, move |event| {
                 told.put(Input::File(event));

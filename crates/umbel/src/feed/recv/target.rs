@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use umbel_engine::host::Mailbox;
 use umbel_engine::symbols::BlockId;
+use umbel_engine::units::counted;
 use umbel_store::feed::{FeedPrepared, FeedSink, FileSink, PipeOutcome, PipeReader};
 use umbel_store::sink::{Held, NamedFile, Preparer, SinkError};
-use umbel_wire::Toi;
 use umbel_wire::repository::ItemInfo;
 use umbel_wire::tmtp::BlockRun;
+use umbel_wire::{Digest, Toi};
 
 use crate::endpoint::Listed;
 
@@ -103,9 +104,10 @@ impl FeedStore for Store {
         }
         let Some(files) = self.files() else { return Ok(()) };
         let (preparer, prepared) = (files.disk().preparer(), self.prepared.clone());
+        let digests = digests_for_device(files, &items)?;
         let mailbox = self.mailbox.clone();
         let run = move || {
-            let look = |(info, wanted)| look_up(&preparer, info, wanted);
+            let look = |(info, wanted)| look_up(&preparer, info, wanted, digests.as_deref());
             let (found, looked): (Vec<_>, Vec<_>) = items.into_iter().map(look).unzip();
             *prepared.lock().unwrap_or_else(PoisonError::into_inner) = found;
             mailbox.put(Input::LookedUp(looked));
@@ -170,8 +172,40 @@ impl FeedStore for Store {
     }
 }
 
-fn look_up(preparer: &Preparer, info: ItemInfo, wanted: bool) -> (FeedPrepared, Looked) {
-    let prepared = wanted.then(|| preparer.prepare(&info)).transpose();
+/// Returns the digests of the blocks of the only item, if it is for a device, with which what is there
+/// is compared.
+///
+/// # Errors
+///
+/// One line that says so if it is not the only one.
+fn digests_for_device(
+    files: &FileSink,
+    items: &[(ItemInfo, bool)],
+) -> Result<Option<Vec<Digest>>, String> {
+    if !files.disk().preparer().is_device() {
+        return Ok(None);
+    }
+    let [(info, _)] = items else {
+        return Err(format!(
+            "a device takes one file, and the feed has {}: send one alone, or take all with -o DIR",
+            counted(items.len(), "item")
+        ));
+    };
+    let digests = files.digests_of(std::slice::from_ref(info), info.toi);
+    Ok(Some(digests.unwrap_or_default()))
+}
+
+fn look_up(
+    preparer: &Preparer,
+    info: ItemInfo,
+    wanted: bool,
+    digests: Option<&[Digest]>,
+) -> (FeedPrepared, Looked) {
+    let prepare = || match digests {
+        None => preparer.prepare(&info),
+        Some(digests) => preparer.prepare_on_device(&info, digests),
+    };
+    let prepared = wanted.then(prepare).transpose();
     let found = match &prepared {
         Ok(None) => Found::Unwanted,
         Ok(Some(prepared)) => match prepared.held() {

@@ -1,5 +1,5 @@
 //! The rules that every command keeps: help, exit codes, where output goes, the configuration.
-use super::support::{Place, run};
+use super::support::{FOREIGN_PIN, Place, run};
 
 const COMMANDS: [&str; 7] = ["serve", "get", "ls", "stream", "watch", "demo", "doctor"];
 
@@ -138,4 +138,20 @@ fn a_bad_configuration_file_is_bad_usage() {
     }
     let gone = place.path().join("gone.toml");
     run(["serve", ".", "--config", gone.to_str().unwrap()]).misused(&["gone.toml"]);
+}
+
+#[test]
+fn what_is_no_block_device_is_not_written_to() {
+    let url = format!("umbel://127.0.0.1:1/?pin={FOREIGN_PIN}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for command in [["get", &url], ["recv", "feed"]] {
+        let with = |options: &[&str]| run([&command[..], options].concat());
+        with(&["--device", path]).failed_with(&["is not a block device", "-o"]);
+        with(&["--device", "/dev/null"]).failed_with(&["/dev/null is not a block device"]);
+        with(&["--device", "/dev/none"]).failed_with(&["/dev/none", "No such file"]);
+        with(&["--force"]).misused(&["--device"]);
+        with(&["--device", path, "-o", "out"]).misused(&["--device", "--output"]);
+    }
+    assert_eq!(std::fs::read(path).unwrap(), b"");
 }

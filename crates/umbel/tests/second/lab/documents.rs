@@ -15,6 +15,7 @@ macro_rules! pages {
 pages! {
     completions_and_man_pages_are_written_as_the_page_says: "docs/start/install.md"
     images_are_pushed_as_the_guide_says: "docs/guides/images.md"
+    disks_are_written_as_the_guide_says: "docs/guides/devices.md"
     a_repository_is_served_as_the_guide_says: "docs/guides/repository.md"
     the_simulator_runs_as_its_page_says: "docs/laboratory/simulator.md"
     a_paper_is_reproduced_as_the_page_says: "docs/laboratory/reproduce.md"

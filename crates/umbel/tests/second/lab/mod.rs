@@ -3,6 +3,7 @@
 mod a_dozen_receivers;
 mod admit;
 mod control;
+mod devices;
 mod doctor;
 mod documents;
 mod faults;
