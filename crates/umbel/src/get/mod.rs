@@ -15,6 +15,7 @@ mod progress;
 mod release;
 pub(crate) mod store;
 mod unicast;
+mod version;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,6 +144,8 @@ pub struct Summary {
     pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
     pub rounds: u32,
+    /// Digest of the list of what was asked for: names and contents.
+    pub digest: String,
     /// Items not received.
     pub failures: Vec<Failure>,
     /// Whether the user interrupted it.
