@@ -105,7 +105,7 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         delete: args.delete,
         purpose: changes.purpose(),
         links: args.links,
-        atomic: args.atomic,
+        releases: args.atomic.then_some(1),
         ..GetOptions::new(url, args.output)
     };
     let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
