@@ -5,6 +5,7 @@ mod demo;
 mod doctor;
 mod duration;
 mod files;
+mod follow;
 mod gateway;
 mod get;
 mod groups;

@@ -6,6 +6,7 @@ mod control;
 mod doctor;
 mod documents;
 mod faults;
+mod follow;
 mod hls;
 mod loss;
 mod ordinary;
