@@ -44,6 +44,59 @@ fn an_interruption_ends_the_command() {
     client.finish().interrupted_with(&["was interrupted"]);
 }
 
+/// Returns how often a resident client has told of an event.
+fn told(client: &Running, event: &str) -> usize {
+    client.stdout().matches(&format!("\"event\":\"{event}\"")).count()
+}
+
+#[test]
+fn a_resident_client_keeps_so_many_releases() {
+    let place = Place::with(&[("a", b"one"), ("same", b"same")]);
+    let server = place.serve(&["--rescan", "1"]);
+    let state = place.path().join("state");
+    let options = ["--json", "--follow", "--every", "1s", "--atomic", "--keep", "2"];
+    let mut command = place.get_command(&server.url, &options);
+    let client = Running::start(command.arg("--state-dir").arg(&state));
+    for (count, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        wait_until("the release", || told(&client, "version-taken") == count);
+        assert_eq!(fs::read_to_string(place.out().join("a")).unwrap(), text);
+        let beside = place.path().join("beside");
+        fs::write(&beside, ["one", "two", "three", "three"][count]).unwrap();
+        fs::rename(beside, place.repo().join("a")).unwrap();
+    }
+    client.interrupt();
+    let ran = client.finish();
+    assert_eq!(ran.succeeded().event("stopped")["failed"], 0);
+    let is_there = |letter| place.path().join(format!(".out.umbel-{letter}")).exists();
+    assert_eq!(["a", "b", "c", "d"].map(is_there), [false, true, true, false]);
+    assert_eq!(fs::read_to_string(place.path().join(".out.umbel-b/a")).unwrap(), "two");
+}
+
+#[test]
+fn a_version_whose_command_was_cut_short_counts_as_not_taken() {
+    let place = Place::with(&[("a", b"alpha")]);
+    let server = place.serve(&[]);
+    let start = |command: &str| {
+        let options = ["--json", "--follow", "--exec", command, "--state-dir"];
+        let mut client = place.get_command(&server.url, &options);
+        Running::start(client.arg(place.path().join("state")))
+    };
+    let first = start("echo begun; sleep 1000");
+    wait_until("a command that has begun", || first.stderr().contains("begun"));
+    // Nobody else takes to the same directory meanwhile.
+    start("true").finish().failed_with(&["another umbel"]);
+    first.interrupt();
+    assert_eq!(first.finish().succeeded().event("stopped")["taken"], 1);
+    let second = start("true");
+    wait_until("a command that has ended", || told(&second, "hook") == 1);
+    second.interrupt();
+    assert_eq!(second.finish().succeeded().event("stopped")["taken"], 1);
+    let third = start("true");
+    wait_until("a look", || told(&third, "already-there") == 1);
+    third.interrupt();
+    assert_eq!(third.finish().succeeded().event("stopped")["taken"], 0);
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let url = format!("umbel://192.0.2.2:7700/?pin={}", super::support::FOREIGN_PIN);
