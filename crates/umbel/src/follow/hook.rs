@@ -193,14 +193,22 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_ended_with_all_that_it_started() {
+    fn one_that_hangs_is_ended() {
+        let ended = run("trap '' TERM; sleep 1000", Duration::from_millis(100), "a");
+        assert_eq!(ended.exit_code, None);
+        assert!(ended.failure.unwrap().contains("took more than 0.1 s"));
+    }
+
+    #[test]
+    fn all_that_it_started_ends_with_it_when_it_is_interrupted() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("ids");
+        let ids = || std::fs::read_to_string(&file).unwrap_or_default();
         let command = format!("trap '' TERM; sleep 1000 & echo $! > '{}'; wait", file.display());
-        let ended = run(&command, Duration::from_millis(500), "a");
-        assert_eq!(ended.exit_code, None);
-        assert!(ended.failure.unwrap().contains("took more than 0.5 s"));
-        assert!(!is_alive(&std::fs::read_to_string(file).unwrap()));
+        let hook = Hook { command, timeout: TIMEOUT };
+        let ended = hook.run(&Came::default(), &|| ids().ends_with('\n'));
+        assert!(ended.failure.unwrap().contains("was interrupted"));
+        assert!(!is_alive(&ids()));
     }
 
     #[test]

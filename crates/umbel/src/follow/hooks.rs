@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn one_that_hangs_holds_up_its_own_name_alone_and_not_for_ever() {
         let command = "[ $UMBEL_NAME$UMBEL_DIGEST != a1 ] || sleep 1000";
-        let (mut hooks, said, _) = hooks(command, Duration::from_secs(4));
+        let (mut hooks, said, _) = hooks(command, Duration::from_secs(10));
         for (name, version) in [("a", 1), ("a", 2), ("b", 1)] {
             hooks.push(completion(name, version));
         }
