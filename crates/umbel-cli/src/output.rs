@@ -53,6 +53,8 @@ pub struct Output {
     /// Time of the last object about progress.
     told: Arc<Mutex<Option<Instant>>>,
     terminal: bool,
+    /// The one of several things under way of which this output tells, if there are several.
+    of: Option<Arc<str>>,
     /// The first failure of standard output.
     broken: Arc<OnceLock<std::io::Error>>,
 }
@@ -64,7 +66,7 @@ impl Output {
         let terminal = std::io::stderr().is_terminal() && moves;
         let progress = if quiet { Progress::Off } else { Progress::Changes };
         let (told, broken) = (Arc::default(), Arc::default());
-        Output { json, quiet, timed: true, progress, told, terminal, broken }
+        Output { json, quiet, timed: true, progress, told, terminal, of: None, broken }
     }
 
     /// Leaves the time out of JSON: what runs again says the same.
@@ -77,6 +79,13 @@ impl Output {
     #[must_use]
     pub fn with_progress(self, progress: Progress) -> Output {
         Output { progress, ..self }
+    }
+
+    /// Returns the output of one of several things under way: notes begin with its name, objects
+    /// have it as `of`, and nothing is drawn.
+    #[must_use]
+    pub fn of(&self, name: &str) -> Output {
+        Output { of: Some(name.into()), terminal: false, ..self.clone() }
     }
 
     /// Returns whether the output is for machines.
@@ -107,6 +116,9 @@ impl Output {
                 return;
             }
             object.insert("format".to_owned(), FORMAT.into());
+            if let Some(of) = &self.of {
+                object.insert("of".to_owned(), Value::from(&**of));
+            }
             if self.timed {
                 let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
                 object.insert("time".to_owned(), now.into());
@@ -134,7 +146,9 @@ impl Output {
     /// Prints a line for people.
     pub fn note(&self, line: impl AsRef<str>) {
         if self.notes() {
-            let lines: Vec<_> = line.as_ref().split('\n').map(plain).collect();
+            let of = self.of.as_ref().map_or_else(String::new, |of| format!("{}: ", plain(of)));
+            let lines = line.as_ref().split('\n');
+            let lines: Vec<_> = lines.map(|line| format!("{of}{}", plain(line))).collect();
             let _ = above(|| writeln!(std::io::stderr(), "{}", lines.join("\n")));
         }
     }

@@ -7,6 +7,7 @@
 //! - [`smo`]: one TCP stream to many ordinary TCP clients.
 //! - [`router`]: routes source-specific multicast, with LMS.
 //! - [`get`]: asks a server for a subset of its items.
+//! - [`follow`]: takes each new version of feeds and repositories.
 //! - [`directory`]: lists the sessions on the air.
 //! - [`doctor`]: finds out why multicast does not arrive.
 //! - [`demo`]: shows the main job on one machine.
@@ -22,6 +23,7 @@ pub mod directory;
 pub mod doctor;
 mod endpoint;
 pub mod feed;
+pub mod follow;
 pub mod gateway;
 pub mod get;
 mod http;

@@ -35,7 +35,28 @@ pub fn list(
     patterns: &[String],
     mut each: impl FnMut(&ItemInfo),
 ) -> anyhow::Result<Listing> {
-    let (mut asked, mut count) = (Asked::new(patterns), 0);
+    let mut count = 0;
+    let missing = walk(url, credentials, patterns, |item| {
+        if !item.kind.is_directory() {
+            count += 1;
+            each(item);
+        }
+    })?;
+    Ok(Listing { items: count, missing })
+}
+
+/// Calls `each` as [`list`] does, and for every directory. Returns what is missing.
+///
+/// # Errors
+///
+/// As [`list`].
+pub(crate) fn walk(
+    url: &SessionUrl,
+    credentials: Credentials,
+    patterns: &[String],
+    mut each: impl FnMut(&ItemInfo),
+) -> anyhow::Result<Vec<Failure>> {
+    let mut asked = Asked::new(patterns);
     let (events, inbox) = mpsc::channel();
     let options = ConnectOptions { credentials, ..ConnectOptions::default() };
     let session = ClientSession::start(url, &options, move |event| {
@@ -67,14 +88,11 @@ pub fn list(
             Some(ServerMessage::Page { items, next, .. }) => {
                 for item in &items {
                     asked.offered(&item.name);
-                    if !item.kind.is_directory() {
-                        count += 1;
-                        each(item);
-                    }
+                    each(item);
                 }
                 let Some(cursor) = next else {
                     session.close(Duration::from_millis(200));
-                    return Ok(Listing { items: count, missing: asked.missing().collect() });
+                    return Ok(asked.missing().collect());
                 };
                 say(&ask(cursor));
             }

@@ -1,4 +1,5 @@
-//! Umbel's own files: the keys of servers, senders and receivers, and the senders that are known.
+//! Umbel's own files: the keys of servers, senders and receivers, the senders that are known, and
+//! what was taken.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,8 @@ pub fn default_dir() -> anyhow::Result<PathBuf> {
 /// Returns the files and directories that are never served: the default directory, and the keys in
 /// the directory in use. The latter may hold other files as well.
 pub(crate) fn own(used: Option<&Path>) -> Vec<PathBuf> {
-    let keys = [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, SENT_VERSION];
+    let keys =
+        [umbel_net::session::identity::FILE_NAME, RECEIVER_KEY, SENT_VERSION, crate::follow::TAKEN];
     let files = || keys.into_iter().chain(crate::directory::KNOWN_SENDERS);
     let used = used.into_iter().flat_map(|dir| files().map(|file| dir.join(file)));
     default_dir().ok().into_iter().chain(used).collect()

@@ -15,6 +15,7 @@ pub(super) struct DeviceArgs {
     /// verified in the end
     #[arg(long, value_name = "PATH", conflicts_with_all = [
         "output", "overwrite", "delete", "hidden", "links", "itemize", "dry_run", "verify", "no_sync",
+        "follow", "atomic",
     ])]
     device: Option<PathBuf>,
     /// Write to the device although it, or a partition of it, is mounted or otherwise in use, which
@@ -24,13 +25,18 @@ pub(super) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// Returns the path of the device, if there is one.
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        self.device.as_ref()
+    }
+
     /// Returns the device, if there is one.
     ///
     /// # Errors
     ///
     /// If it cannot be written to; before anything waits for the network.
-    pub(super) fn target(self) -> anyhow::Result<Option<DeviceTarget>> {
-        let Some(path) = self.device else { return Ok(None) };
+    pub(super) fn target(&self) -> anyhow::Result<Option<DeviceTarget>> {
+        let Some(path) = self.device.clone() else { return Ok(None) };
         let target = DeviceTarget { path, force: self.force };
         target.check()?;
         Ok(Some(target))

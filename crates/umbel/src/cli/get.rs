@@ -13,13 +13,15 @@ use umbel_store::sink::{Change, Links, Purpose};
 
 use super::credentials::CredentialArgs;
 use super::device::DeviceArgs;
-use super::duration::parse_seconds;
+use super::duration::{parse_duration, parse_seconds};
+use super::follow::{AfterArgs, Reporter, absolute};
 use super::output::{Output, plain};
 use super::signals;
 use super::teller::{
     ChangeArgs, Looked, Since, TELL_EVERY, Teller, dropped_line, rate, removed_line, there,
 };
 use super::token::TokenFileArgs;
+use crate::follow::{RepositoryFollower, address_of, came_from, follow_repository};
 use crate::get::{GetOptions, Observer, Snapshot, Summary, get};
 
 /// Exit code if items vanished at the server and all others were received; as that of rsync.
@@ -34,6 +36,8 @@ const NAMED: usize = 10;
   umbel get 'umbel://192.0.2.2:7700/?pin=…' 'images/**' -o ./out    what matches a pattern
   umbel get 'umbel://192.0.2.2:7700/?pin=…' -o ./current --atomic   a release at a time
   umbel get 'umbel://192.0.2.2:7700/?pin=…' sda --device /dev/sda   an image to a disk
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' -o ./out --follow       stay, and bring what changes
+  umbel get 'umbel://192.0.2.2:7700/?pin=…' -o ./out --exec 'logger \"$UMBEL_PATH\"'
 Interrupted, it goes on where it was when it is started again.")]
 pub(super) struct GetArgs {
     /// The URL that `umbel serve` printed
@@ -60,6 +64,21 @@ pub(super) struct GetArgs {
     /// the new one in one rename, when everything is there
     #[arg(long, conflicts_with_all = ["overwrite", "itemize", "dry_run", "verify", "device"])]
     atomic: bool,
+    /// Stay until SIGTERM or Ctrl-C, and bring DIR, which has to be named by -o, up to date whenever
+    /// the server's list has changed, which is looked at again and again. Files that differ are
+    /// replaced. What fails is tried again after 5 s, then after ever longer pauses of up to 10 min
+    #[arg(long, requires = "output", conflicts_with_all = ["dry_run", "verify"])]
+    follow: bool,
+    /// Pause of --follow between two looks at the server's list, at least 1s
+    #[arg(long, value_name = "DURATION", default_value = "1min", requires = "follow")]
+    #[arg(value_parser = parse_every)]
+    every: Duration,
+    #[command(flatten)]
+    after: AfterArgs,
+    /// Directory in which --follow remembers what it took, in `taken` [default: the user's state
+    /// directory]
+    #[arg(long, value_name = "DIR", requires = "follow")]
+    state_dir: Option<PathBuf>,
     /// Write files and directories, too, whose names begin with `.` in the directory itself
     #[arg(long)]
     hidden: bool,
@@ -88,6 +107,13 @@ pub(super) struct GetArgs {
     credentials: CredentialArgs,
 }
 
+fn parse_every(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        every if every < Duration::from_secs(1) => Err("it is at least 1s".to_owned()),
+        every => Ok(every),
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -104,27 +130,59 @@ pub(super) fn run(args: GetArgs, output: &Output) -> anyhow::Result<ExitCode> {
         interface: args.interface,
         fallback_after: (!args.no_fallback).then_some(args.fallback_after),
         durable: !args.no_sync,
-        overwrite: args.overwrite,
+        overwrite: args.overwrite || args.follow,
         hidden: args.hidden,
         delete: args.delete,
         purpose: changes.purpose(),
         links: args.links,
-        atomic: args.atomic,
+        releases: args.atomic.then_some(args.after.keep),
         device: args.device.target()?,
-        ..GetOptions::new(url, args.output)
+        ..GetOptions::new(url.clone(), args.output.clone())
     };
+    if args.follow {
+        let told = output.of(&address_of(&url));
+        let follower = RepositoryFollower {
+            options: GetOptions { output: absolute(args.output), ..options },
+            every: args.every,
+            state_dir: args.state_dir,
+            attempts: args.after.attempts,
+            hook: args.after.hook(),
+            observer: Box::new(move || {
+                let teller = Teller::<Snapshot>::new(&told).itemizing(changes.itemizes());
+                let observer: Arc<dyn Observer> = Arc::new(teller);
+                observer
+            }),
+        };
+        let reporter = Arc::new(Reporter::<Summary>::new(output, came));
+        let followed = follow_repository(follower, reporter, |interrupt| {
+            signals.interrupts(move || interrupt.interrupt());
+        })?;
+        return Ok(super::follow::finish(followed, output));
+    }
     let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
     let summary = get(options, teller.clone(), |interrupt| {
         signals.interrupts(move || interrupt.interrupt());
     });
     teller.meter.clear();
-    finish(&summary?, changes, output)
+    let summary = summary?;
+    let hooked = if summary.is_whole() {
+        let place = args.device.path().cloned().unwrap_or_else(|| absolute(args.output));
+        args.after.run(&came_from(&url, place, &summary), &signals, output)
+    } else {
+        None
+    };
+    finish(&summary, changes, hooked, output)
 }
 
-fn finish(summary: &Summary, changes: ChangeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+fn finish(
+    summary: &Summary,
+    changes: ChangeArgs,
+    hooked: Option<String>,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
     let looks = changes.purpose() == Purpose::Look;
     let differing = summary.differing + if looks { summary.removed } else { 0 };
-    let ok = summary.is_whole() && !changes.finds_fault(differing);
+    let ok = summary.is_whole() && hooked.is_none() && !changes.finds_fault(differing);
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     if looks && summary.is_whole() {
         changes.finish_look(Looked { same: summary.already_there, differing }, output)?;
@@ -168,7 +226,10 @@ fn finish(summary: &Summary, changes: ChangeArgs, output: &Output) -> anyhow::Re
             ));
             Ok(ExitCode::from(VANISHED))
         }
-        [] => Ok(ExitCode::SUCCESS),
+        [] => match hooked {
+            None => Ok(ExitCode::SUCCESS),
+            Some(failure) => anyhow::bail!("{failure}; everything has come"),
+        },
         [one] => anyhow::bail!("{} was not received: {}", plain(&one.name), plain(&one.reason)),
         [first, ..] => anyhow::bail!(
             "{} items were not received; the first is {}: {}",

@@ -26,7 +26,7 @@ pub(super) struct KeyArgs {
 }
 
 /// Option for the file of a receiver's key.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(super) struct KeyFile {
     /// File of this receiver's secret key [default: receiver.key in the state directory]
     #[arg(long, value_name = "FILE")]

@@ -6,6 +6,7 @@ mod device;
 mod doctor;
 mod duration;
 mod files;
+mod follow;
 mod gateway;
 mod get;
 mod groups;

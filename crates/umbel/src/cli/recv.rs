@@ -16,6 +16,7 @@ use umbel_wire::feed::{Feed, FeedContent, Recovery};
 
 use super::device::DeviceArgs;
 use super::duration::parse_duration;
+use super::follow::{AfterArgs, Reporter, absolute};
 use super::key::KeyFile;
 use super::output::{Output, plain};
 use super::signals;
@@ -25,6 +26,10 @@ use super::teller::{
 use super::token::TokenFileArgs;
 use crate::directory::SessionSelector;
 use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Target, recv};
+use crate::follow::{FeedFollower, Noting, follow_feeds};
+
+/// What stands for the feeds of all known senders.
+const ALL: &str = "*";
 
 /// Options of `umbel recv`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +42,9 @@ use crate::feed::recv::{RecvObserver, RecvOptions, RecvSnapshot, RecvSummary, Ta
   umbel recv room --device /dev/sda      an image to a disk
   umbel recv nightly@192.0.2.2           of this source, where several call theirs alike
   umbel recv nightly --wait 1h           wait for it to be on the air
+  umbel recv --follow nightly -o /srv    stay, and take each new version to /srv/nightly
+  umbel recv --follow '*' -o /srv --atomic --keep 3 --exec 'logger \"$UMBEL_PATH\"'
+                                         of all known senders, a release at a time, with a hook
   umbel key                              the line that a sender needs who admits by keys
 A feed is announced under its sender's signature, and is taken from the holder of that key alone.
 With a name alone the first sender is believed, and its key remembered; another key under the same
@@ -44,15 +52,31 @@ name is refused. Interrupted, it goes on where it was when it is started again. 
 multicast to UDP ports 9875, 7702 and 7703 in.")]
 pub(super) struct RecvArgs {
     /// The feed: umbel-feed://NAME?pin=PIN as `umbel send` prints it; NAME as `umbel groups` lists
-    /// it; or either with @ADDRESS of its source after the name
-    #[arg(value_name = "FEED")]
-    feed: SessionSelector,
+    /// it; or either with @ADDRESS of its source after the name. With --follow several, or `*` for
+    /// all feeds of known senders
+    #[arg(value_name = "FEED", required = true)]
+    feeds: Vec<SessionSelector>,
     /// Directory for the files, or `-` for a pipe to standard output [default: a directory of the
-    /// feed's name]
+    /// feed's name]. With --follow, the directory in which each feed has one of its name
     #[arg(short, long, value_name = "DIR|-")]
     output: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgs,
+    /// Stay until SIGTERM or Ctrl-C, and take each new version of the feeds once, to a directory of
+    /// the feed's name in that of -o. Files that differ there are replaced. What was taken is
+    /// remembered in the state directory. A version that fails is tried again after 5 s, then after
+    /// ever longer pauses of up to 10 min, while it is on the air
+    #[arg(long, conflicts_with_all = ["dry_run", "verify"])]
+    follow: bool,
+    /// Make the directory a link to one with exactly the feed's files: it goes from the release before
+    /// to the new one in one rename, when everything is there
+    #[arg(
+        long,
+        conflicts_with_all = ["overwrite", "delete", "itemize", "dry_run", "verify"]
+    )]
+    atomic: bool,
+    #[command(flatten)]
+    after: AfterArgs,
     /// Replace files that differ from those of the feed; without it they are kept, and the command
     /// exits with 1
     #[arg(long)]
@@ -72,6 +96,7 @@ pub(super) struct RecvArgs {
     links: Links,
     /// First content to receive: everything from the start, or only what is sent from now on
     #[arg(long, value_name = "start|now", default_value = "start", value_parser = parse_start)]
+    #[arg(conflicts_with_all = ["follow", "atomic"])]
     from: Start,
     /// Interface, by name or address [default: the one on which the source is heard, of all]
     #[arg(long, value_name = "NAME|ADDRESS")]
@@ -106,8 +131,8 @@ pub(super) struct RecvArgs {
     /// Do not wait until files are safe on the disk
     #[arg(long)]
     no_sync: bool,
-    /// Directory in which the keys of senders are remembered, in `known_feeds` [default: the user's
-    /// state directory]
+    /// Directory in which the keys of senders are remembered, in `known_feeds`, and what --follow took,
+    /// in `taken` [default: the user's state directory]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
@@ -131,39 +156,55 @@ fn parse_start(text: &str) -> Result<Start, String> {
 }
 
 impl RecvArgs {
-    fn options(self, output: &Output) -> anyhow::Result<RecvOptions> {
-        let device = self.device.target()?;
-        let target = match self.output {
-            _ if device.is_some() => device.map_or(Target::Unsaid, Target::Device),
+    /// Returns where one feed goes.
+    fn target(&self, output: &Output) -> anyhow::Result<Target> {
+        if let Some(device) = self.device.target()? {
+            return Ok(Target::Device(device));
+        }
+        Ok(match &self.output {
             Some(path) if path == Path::new("-") => {
                 if output.is_json() {
                     bail!("--json and `-o -` cannot share standard output: choose one of them");
                 }
+                if self.atomic || self.after.hook().is_some() {
+                    bail!("--atomic and --exec are for directories: name one by -o DIR");
+                }
                 Target::Pipe(Box::new(std::io::stdout()))
             }
-            Some(path) => Target::Directory(path),
+            Some(path) => self.place(path.clone()),
+            None if self.atomic => {
+                bail!("--atomic makes a link: name it by -o, as in `-o ./current`")
+            }
             None => Target::Unsaid,
-        };
-        Ok(RecvOptions {
+        })
+    }
+
+    fn place(&self, path: PathBuf) -> Target {
+        if self.atomic { Target::Release(path, self.after.keep) } else { Target::Directory(path) }
+    }
+
+    /// Returns the options for a feed, with the token for it.
+    fn options(&self, feed: SessionSelector, target: Target, token: Option<String>) -> RecvOptions {
+        RecvOptions {
             start: self.from,
-            interface: self.interface,
+            interface: self.interface.clone(),
             tree_port: self.tree_port,
             wait: self.wait,
             patience: self.patience,
-            token: self.token_file.token(self.token, None)?,
-            key: self.key.path(),
-            name: self.name,
+            token,
+            key: self.key.clone().path(),
+            name: self.name.clone(),
             durable: !self.no_sync,
-            overwrite: self.overwrite,
+            overwrite: self.overwrite || self.follow,
             hidden: self.hidden,
             links: self.links,
             delete: self.delete,
             purpose: self.changes.purpose(),
             recovery: self.recovery,
             cost: self.cost,
-            state_dir: self.state_dir,
-            ..RecvOptions::new(self.feed, target)
-        })
+            state_dir: self.state_dir.clone(),
+            ..RecvOptions::new(feed, target)
+        }
     }
 }
 
@@ -174,20 +215,87 @@ impl RecvArgs {
 /// If the feed is not complete at the end.
 pub(super) fn run(args: RecvArgs, output: &Output) -> anyhow::Result<ExitCode> {
     let signals = signals::watch()?;
-    let changes = args.changes;
+    let token = args.token_file.token(args.token.clone(), None)?;
+    if args.follow {
+        return follow(args, token, &signals, output);
+    }
+    let [feed] = args.feeds.as_slice() else {
+        bail!("several feeds at once are for --follow: name one");
+    };
+    let (changes, after) = (args.changes, args.after.clone());
+    let device = args.device.path().cloned();
+    let options = args.options(feed.clone(), args.target(output)?, token);
     let teller = Arc::new(Teller::new(output).itemizing(changes.itemizes()));
-    let summary = recv(args.options(output)?, teller.clone(), |interrupt| {
-        signals.interrupts(move || interrupt.interrupt());
+    let noting = Arc::new(Noting::new(teller.clone(), false));
+    let interrupts = signals.clone();
+    let summary = recv(options, noting.clone(), |interrupt| {
+        interrupts.interrupts(move || interrupt.interrupt());
     });
     teller.meter.clear();
-    finish(&summary?, changes, output)
+    let summary = summary?;
+    let hooked = noting.found().filter(|_| summary.is_whole()).and_then(|found| {
+        let path = device.or(args.output).unwrap_or_else(|| PathBuf::from(&found.name));
+        after.run(&found.came(absolute(path)), &signals, output)
+    });
+    finish(&summary, changes, hooked, output)
 }
 
-fn finish(summary: &RecvSummary, changes: ChangeArgs, output: &Output) -> anyhow::Result<ExitCode> {
+/// Takes each new version of feeds.
+fn follow(
+    args: RecvArgs,
+    token: Option<String>,
+    signals: &signals::Watch,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
+    let is_all = |feed: &SessionSelector| {
+        feed.name.as_str() == ALL && feed.pin.is_none() && feed.address.is_none()
+    };
+    let (all, feeds): (Vec<_>, Vec<_>) = args.feeds.iter().cloned().partition(is_all);
+    if args.tree_port != 0 && (!all.is_empty() || feeds.len() > 1) {
+        bail!("--tree-port is for one feed, and --follow receives several at once");
+    }
+    let directory = match &args.output {
+        Some(path) if path == Path::new("-") => {
+            bail!("--follow takes files to a directory: name one by -o DIR")
+        }
+        Some(path) => path.clone(),
+        None => PathBuf::from("."),
+    };
+    let args = Arc::new(args);
+    let (tells, told) = (args.clone(), output.clone());
+    let follower = FeedFollower {
+        feeds,
+        all: !all.is_empty(),
+        directory: absolute(directory),
+        interface: args.interface.clone(),
+        state_dir: args.state_dir.clone(),
+        attempts: args.after.attempts,
+        hook: args.after.hook(),
+        reception: Box::new(move |feed, path| args.options(feed, args.place(path), token.clone())),
+        observer_of: Box::new(move |name| {
+            let teller = Teller::<RecvSnapshot>::new(&told.of(name));
+            let observer: Arc<dyn RecvObserver> =
+                Arc::new(teller.itemizing(tells.changes.itemizes()));
+            observer
+        }),
+    };
+    let reporter = Arc::new(Reporter::<RecvSummary>::new(output, came));
+    let followed = follow_feeds(follower, reporter, |interrupt| {
+        signals.interrupts(move || interrupt.interrupt());
+    })?;
+    Ok(super::follow::finish(followed, output))
+}
+
+fn finish(
+    summary: &RecvSummary,
+    changes: ChangeArgs,
+    hooked: Option<String>,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
     let is_whole = summary.failures.is_empty() && summary.failure.is_none() && !summary.interrupted;
     let looks = changes.purpose() == Purpose::Look;
     let differing = summary.differing + if looks { summary.removed } else { 0 };
-    let ok = is_whole && !changes.finds_fault(differing);
+    let ok = is_whole && hooked.is_none() && !changes.finds_fault(differing);
     output.json(&json!({ "event": "done", "summary": summary, "ok": ok }));
     if looks && is_whole {
         changes.finish_look(Looked { same: summary.already_there, differing }, output)?;
@@ -224,18 +332,12 @@ fn finish(summary: &RecvSummary, changes: ChangeArgs, output: &Output) -> anyhow
     if summary.interrupted {
         bail!("interrupted; the same command goes on where it was");
     }
-    if let Some(failure) = &summary.failure {
-        bail!("{}", plain(failure));
+    if !is_whole {
+        bail!("{}", plain(&summary.why_not_whole()));
     }
-    match summary.failures.as_slice() {
-        [] => Ok(ExitCode::SUCCESS),
-        [one] => bail!("{} was not received: {}", plain(&one.name), plain(&one.reason)),
-        [first, ..] => bail!(
-            "{} files were not received; the first is {}: {}",
-            summary.failures.len(),
-            plain(&first.name),
-            plain(&first.reason)
-        ),
+    match hooked {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => bail!("{failure}; everything has come"),
     }
 }
 

@@ -10,7 +10,7 @@
 //! it cannot know or remember, and goes on. A file with a wrong line is refused without a pin, since
 //! the right line might have said who the sender is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -77,7 +77,8 @@ impl KnownSenders {
         };
         selector.pin = asked.or(known.map(|known| known.pin));
         let same = known.filter(|known| selector.pin == Some(known.pin));
-        selector.since = same.and_then(|known| known.version).unwrap_or(0);
+        let last = same.and_then(|known| known.version).unwrap_or(0);
+        selector.since = selector.since.max(last);
         Ok(Acquaintance { senders: self, asked, known: known.map(|known| known.pin) })
     }
 
@@ -95,10 +96,25 @@ impl KnownSenders {
         }
     }
 
+    /// Returns the keys from whose holders something was received last, of any name.
+    ///
+    /// # Errors
+    ///
+    /// As [`last_of`](Self::last_of).
+    pub(crate) fn pins(&self) -> anyhow::Result<BTreeSet<Pin>> {
+        Ok(self.last_of_all()?.into_values().collect())
+    }
+
     /// Returns a name of which something was received last from the holder of this key.
     fn name_of(&self, pin: Pin) -> anyhow::Result<Option<String>> {
+        let last = self.last_of_all()?;
+        Ok(last.into_iter().find_map(|(name, of)| (of == pin).then_some(name)))
+    }
+
+    /// Returns the key from whose holder something was received last of each name.
+    fn last_of_all(&self) -> anyhow::Result<BTreeMap<String, Pin>> {
         let mut last = BTreeMap::new();
-        let Ok(path) = &self.path else { return Ok(None) };
+        let Ok(path) = &self.path else { return Ok(last) };
         match File::open(path) {
             Ok(file) => self.read(&file, |known, of, _| {
                 last.insert(of.to_owned(), known.pin);
@@ -106,7 +122,7 @@ impl KnownSenders {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| self.cannot("read")),
         }
-        Ok(last.into_iter().find_map(|(name, of)| (of == pin).then_some(name)))
+        Ok(last)
     }
 
     /// Returns the last line of a name, and its place in the file.

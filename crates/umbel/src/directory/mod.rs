@@ -42,7 +42,7 @@ use umbel_wire::stream::Stream;
 
 pub use announcer::Announcer;
 pub(crate) use known::FILE_NAMES as KNOWN_SENDERS;
-pub use known::{Acquaintance, KnownSenders};
+pub use known::{Acquaintance, Known, KnownSenders};
 pub use selector::{Noun, SessionSelector, SessionUrl};
 pub use sought::Sought;
 pub use station::Station;

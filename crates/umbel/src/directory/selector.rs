@@ -137,6 +137,11 @@ fn chosen(
 }
 
 impl SessionSelector {
+    /// Selects the sessions of a name, from anybody.
+    pub(crate) fn of_name(name: SessionName) -> SessionSelector {
+        chosen(name, None, None, None)
+    }
+
     /// Returns whether a session is the selected one.
     pub fn matches(&self, session: &Session) -> bool {
         self.matches_but_for_version(session) && session.description.origin.version >= self.since

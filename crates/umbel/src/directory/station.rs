@@ -10,7 +10,7 @@ use umbel_engine::TransmitBuf;
 use umbel_net::interface::{Family, Interface};
 use umbel_net::udp::SendError;
 use umbel_net::wake::Waker;
-use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind};
+use umbel_wire::session::{FindSessions, QUERY_PORT, SessionKind, SessionName};
 
 use super::ears::Ears;
 use super::{Directory, Noun, Session, SessionSelector, SessionUrl, Sought};
@@ -98,6 +98,16 @@ impl Station {
                 }
             }
         }
+    }
+
+    /// Hears sessions of these names only from now on.
+    pub(crate) fn look_for<'a>(&mut self, names: impl IntoIterator<Item = &'a SessionName>) {
+        self.directory.look_for(names);
+    }
+
+    /// Returns whether an interface has come that was not asked yet. It counts as asked from now on.
+    pub(crate) fn takes_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 
     /// Listens for this time, or until the waker is called. Returns whether it was called.
@@ -190,7 +200,7 @@ impl Station {
     ) -> anyhow::Result<Option<Session>> {
         let mut note = Some(note);
         let query = FindSessions { name: Some(selector.name.clone()) };
-        self.directory.look_for(&selector.name);
+        self.directory.look_for([&selector.name]);
         let start = Instant::now();
         let mut pause = QUERY;
         loop {
@@ -207,7 +217,7 @@ impl Station {
                 if self.listen(left.min(Duration::from_millis(20)))? {
                     return Ok(None);
                 }
-                if std::mem::take(&mut self.news) {
+                if self.takes_news() {
                     pause = QUERY;
                     break;
                 }

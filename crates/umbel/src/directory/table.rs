@@ -1,6 +1,6 @@
 //! The sessions that were heard, in bounded memory that no one host can take from the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ pub struct Directory {
     keys: BTreeMap<u64, (Author, Origin)>,
     /// Number of the next place.
     next: u64,
-    /// The only name that matters.
-    name: Option<SessionName>,
+    /// The only names that matter.
+    names: Option<BTreeSet<String>>,
     /// Number of packets that were not announcements, were forged, or found or made no room.
     refused: u64,
 }
@@ -69,17 +69,19 @@ impl Default for Directory {
             places: Places::new(MOST, MOST_OF_ONE),
             keys: BTreeMap::new(),
             next: 0,
-            name: None,
+            names: None,
             refused: 0,
         }
     }
 }
 
 impl Directory {
-    /// Remembers sessions of this name only from now on, so that others take no room.
-    pub fn look_for(&mut self, name: &SessionName) {
-        self.name = Some(name.clone());
-        self.retain(|session| session.description.name == name.as_str());
+    /// Remembers sessions of these names only from now on, so that others take no room.
+    pub fn look_for<'a>(&mut self, names: impl IntoIterator<Item = &'a SessionName>) {
+        let names: BTreeSet<String> =
+            names.into_iter().map(|name| name.as_str().to_owned()).collect();
+        self.retain(|session| names.contains(&session.description.name));
+        self.names = Some(names);
     }
 
     fn retain(&mut self, keep: impl Fn(&Session) -> bool) {
@@ -145,7 +147,7 @@ impl Directory {
             }
         }
         let description = Description::parse(text).ok()?;
-        if self.name.as_ref().is_some_and(|name| description.name != name.as_str()) {
+        if self.names.as_ref().is_some_and(|names| !names.contains(&description.name)) {
             return Some(false);
         }
         if !genuine() {
@@ -415,7 +417,7 @@ mod tests {
     fn who_looks_for_one_name_remembers_no_other() {
         let (mut directory, now, keys) = (Directory::default(), Instant::now(), signer(1));
         directory.hear(now, host(1), &signed_packet(feed("b", 2), false, &keys));
-        directory.look_for(&"a".parse().unwrap());
+        directory.look_for([&"a".parse().unwrap()]);
         assert!(directory.sessions().is_empty());
         assert!(!directory.hear(now, host(1), &signed_packet(feed("b", 2), false, &keys)));
         assert!(directory.hear(now, host(1), &signed_packet(feed("a", 1), false, &keys)));

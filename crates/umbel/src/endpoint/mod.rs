@@ -2,8 +2,8 @@
 //!
 //! - [`interface`], [`channel`]: choose the interface, group and rate unless the user does;
 //!   [`ports`]: where multicast arrives; `packet.rs`: the length of data packets.
-//! - `claim.rs`: one run at a time for a source and a directory. `device.rs`: what is said of a block
-//!   device.
+//! - `claim.rs`: one run at a time for a source and a directory; `release.rs`: a link that goes from
+//!   one release to the next. `device.rs`: what is said of a block device.
 //! - [`items`](Failure): files or items under way, and their results.
 //! - [`Wiring`]: connects engine, host and driver, and [`Interrupt`], which ends them.
 //!
@@ -21,6 +21,7 @@ pub(crate) mod pace;
 mod packet;
 pub(crate) mod ports;
 mod random;
+mod release;
 mod wiring;
 
 use std::fmt;
@@ -32,6 +33,7 @@ pub use items::Failure;
 pub(crate) use items::{Asked, Items, Listed, unkept_lines};
 pub(crate) use packet::packet_len;
 pub(crate) use random::{generator, random};
+pub(crate) use release::{MOST_KEPT, Release};
 pub(crate) use wiring::Wiring;
 
 /// Says that what the source does not have was not removed.

@@ -21,6 +21,7 @@ use super::Summary;
 use super::progress::{Observer, Snapshot};
 use super::store::{Added, ItemStore};
 use super::unicast::Streams;
+use super::version::ListDigest;
 use crate::endpoint::{Items, READING_BACK};
 
 /// First and longest pause before a session is opened again.
@@ -75,8 +76,9 @@ pub(crate) struct GetHost<S> {
     ask_again_at: Option<Instant>,
     items: Items,
     query: u32,
-    /// Number of items in the list so far.
+    /// Number of items in the list so far, and its digest.
     listed: u64,
+    version: ListDigest,
     /// Whether the missing parts of each item are asked for separately.
     hold: bool,
     /// Channels of multicast data and of announcements.
@@ -111,6 +113,7 @@ impl<S: ItemStore> GetHost<S> {
             items,
             query: 0,
             listed: 0,
+            version: ListDigest::default(),
             hold: false,
             channels: [None; 2],
             streams: Streams::default(),
@@ -151,6 +154,7 @@ impl<S: ItemStore> GetHost<S> {
             removed: 0,
             differing: self.items.differing,
             rounds: self.items.round + 1,
+            digest: self.version.digest().to_string(),
             failures: self.items.into_failures(),
             interrupted: !self.finished,
         })
@@ -225,7 +229,7 @@ impl<S: ItemStore> GetHost<S> {
     /// Asks for the items.
     fn request(&mut self, io: &mut Machine<'_, S>) {
         self.query += 1;
-        self.listed = 0;
+        (self.listed, self.version) = (0, ListDigest::default());
         self.store.begin_list();
         // The parts that are present must be known before anything is asked for.
         self.hold = self.store.may_hold_something();
@@ -311,6 +315,7 @@ impl<S: ItemStore> GetHost<S> {
 
     fn take_item(&mut self, io: &mut Machine<'_, S>, info: ItemInfo) {
         let (toi, oti, requested) = (info.toi, info.oti, !self.hold);
+        self.version.add(&info);
         self.items.offered(&info);
         self.store.list(&info.name);
         if self.items.is_underway(toi) {

@@ -13,9 +13,9 @@ mod device;
 pub(crate) mod host;
 mod machine;
 mod progress;
-mod release;
 pub(crate) mod store;
 mod unicast;
+mod version;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use umbel_wire::repository::SymbolKey;
 use self::host::{Ask, GetHost, Input};
 use self::machine::{Directory, Machine};
 pub use self::progress::{Observer, Snapshot};
-use self::release::Release;
 pub use crate::endpoint::{Failure, Interrupt};
 use crate::endpoint::{
-    Interrupted, KEPT, Turn, Wiring, device_lines, generator, random, take_turn, unkept_lines,
+    Interrupted, KEPT, Release, Turn, Wiring, device_lines, generator, random, take_turn,
+    unkept_lines,
 };
 
 /// Options of a client: the items to get, and how.
@@ -75,9 +75,9 @@ pub struct GetOptions {
     /// Whether the items are brought, and changes told, or the directory only compared with the
     /// server's list, which writes nothing. Default: they are brought.
     pub purpose: Purpose,
-    /// Whether the output is a link to a directory, which goes to one with exactly these items once
-    /// they are all there. Default: no.
-    pub atomic: bool,
+    /// The number of releases that are kept, if the output is a link to a directory, which goes to
+    /// one with exactly these items once they are all there. Default: it is none.
+    pub releases: Option<u8>,
     /// Data packets to discard on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
 }
@@ -100,7 +100,7 @@ impl GetOptions {
             links: Links::Inside,
             delete: false,
             purpose: Purpose::Bring,
-            atomic: false,
+            releases: None,
             discard: None,
         }
     }
@@ -147,6 +147,8 @@ pub struct Summary {
     pub left_out: u64,
     /// Number of times that the server was asked: more than once if files changed meanwhile.
     pub rounds: u32,
+    /// Digest of the list of what was asked for: names and contents.
+    pub digest: String,
     /// Items not received.
     pub failures: Vec<Failure>,
     /// Whether the user interrupted it.
@@ -186,7 +188,8 @@ pub fn get(
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
     let mailbox = wiring.mailbox().clone();
     let news = mailbox.map(Input::Session);
-    let GetOptions { durable, hidden, links, delete, purpose, atomic, .. } = options;
+    let GetOptions { durable, hidden, links, delete, purpose, releases, .. } = options;
+    let atomic = releases.is_some();
     if delete && !options.patterns.is_empty() {
         bail!("--delete needs a request for everything, or what was not asked for would go, too");
     }
@@ -197,7 +200,7 @@ pub fn get(
         SinkOptions { durable, overwrite, hidden, links, purpose, ..SinkOptions::default() };
     let server = SessionUrl { token: None, ..options.url.clone() }.to_string();
     let (release, path, sink, turn) = loop {
-        let release = atomic.then(|| Release::after(&options.output)).transpose()?;
+        let release = releases.map(|keep| Release::after(&options.output, keep)).transpose()?;
         let path = release.as_ref().map_or(&options.output, |release| &release.directory).clone();
         let mailbox = mailbox.clone();
         let on_event = move |event| mailbox.put(Input::Sink(event));
@@ -216,7 +219,7 @@ pub fn get(
             turn => break (release, path, sink, Some(turn)),
         }
     };
-    if let Some((last, _)) = release.as_ref().and_then(|release| release.last.as_ref()) {
+    if let Some(last) = release.as_ref().and_then(|release| release.last.as_ref()) {
         sink.take_over_from(last);
     }
     if !atomic && !looks && options.device.is_none() {

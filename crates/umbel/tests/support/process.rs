@@ -168,6 +168,31 @@ impl Process {
         self.logs.fail(&format!("{} did not say `{what}` within {timeout:?}", self.label))
     }
 
+    /// Waits until `find` finds something in all events so far.
+    #[track_caller]
+    pub(crate) fn wait_for_all<T>(
+        &self,
+        what: &str,
+        timeout: Duration,
+        find: impl Fn(&[Value]) -> Option<T>,
+    ) -> T {
+        let until = Instant::now() + BUSY * timeout;
+        let mut said = self.heard.said.lock().unwrap();
+        loop {
+            let all: Vec<Value> = said.events.iter().map(|(_, event)| event.clone()).collect();
+            if let Some(found) = find(&all) {
+                return found;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            said = self.heard.more.wait_timeout(said, left).unwrap().0;
+        }
+        drop(said);
+        self.logs.fail(&format!("{} did not say {what} within {timeout:?}", self.label))
+    }
+
     /// Waits for an event of this name.
     #[track_caller]
     pub(crate) fn wait_for_event(&self, name: &str, timeout: Duration) -> Value {

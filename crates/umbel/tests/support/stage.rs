@@ -257,7 +257,7 @@ impl<'lab> Stage<'lab> {
         for (line, log) in &self.services {
             let code = log.with_extension("code");
             let ends = line.split_whitespace().collect::<Vec<_>>().starts_with(&["umbel", "send"])
-                || line.contains("umbel recv");
+                || line.contains("umbel recv") && !line.contains("--follow");
             while ends && exit_code(&code).is_none() {
                 assert!(begin.elapsed() < LIMIT * BUSY, "never ends: {line}\n{}", self.logs());
                 std::thread::sleep(PAUSE);

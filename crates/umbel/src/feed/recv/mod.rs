@@ -15,6 +15,7 @@ mod content;
 mod diagnosing;
 pub(crate) mod host;
 mod path;
+mod place;
 mod progress;
 pub(crate) mod store;
 pub(crate) mod target;
@@ -27,7 +28,6 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use umbel_engine::RateClass;
-use umbel_engine::host::Mailbox;
 use umbel_engine::lms::config::Cost;
 use umbel_engine::tmtp::{
     Authentication, List, NodeConfig, NodeId, ReceiptKey, Receiver, ReceiverConfig, Start,
@@ -38,30 +38,25 @@ use umbel_net::port::UdpPort;
 use umbel_net::session::signing;
 use umbel_net::udp::{ReceiverOptions, SenderOptions};
 use umbel_store::feed::seal::{Opener, PublicKey};
-use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
-use umbel_store::sink::{
-    DeviceTarget, DiskSink, Hidden, Links, Purpose, RelativePath, SinkOptions,
-};
+use umbel_store::sink::{DeviceTarget, Links, Purpose};
 use umbel_wire::Tsi;
-use umbel_wire::feed::{Feed, FeedContent, Recovery};
+use umbel_wire::feed::{Feed, Recovery};
 use umbel_wire::small_block::SmallBlockHeader;
 
 use self::diagnosing::Diagnosing;
 use self::host::{About, RecvHost};
+use self::place::{Opened, Place};
 pub use self::progress::{RecvObserver, RecvSnapshot};
 use self::store::Input;
-use self::target::Store;
 use super::admission::load_or_create;
 use super::shape_of;
 use crate::directory::{News, SessionSelector, Silence, Succession};
 pub use crate::endpoint::{Failure, Interrupt};
-use crate::endpoint::{Interrupted, KEPT, Turn, Wiring, device_lines, take_turn, unkept_lines};
+use crate::endpoint::{Interrupted, Wiring};
 
 /// Silence of a source after which it is gone: a link may be down for some seconds, and a sender
 /// that was killed may be started again.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of a pipe that may wait to be written.
-const PIPE_MEMORY: usize = 32 << 20;
 
 /// Destination of a feed.
 pub enum Target {
@@ -69,6 +64,9 @@ pub enum Target {
     Directory(PathBuf),
     /// A block device for the only file.
     Device(DeviceTarget),
+    /// A link to a directory with exactly the files of the last feed, which goes from one to the next
+    /// once all of it is there, and the number of releases that are kept.
+    Release(PathBuf, u8),
     /// An output for a pipe.
     Pipe(Box<dyn Write + Send>),
     /// Not specified: files go to a directory of the feed's name in the working directory.
@@ -80,6 +78,9 @@ impl std::fmt::Debug for Target {
         match self {
             Target::Directory(path) => f.debug_tuple("Directory").field(path).finish(),
             Target::Device(device) => f.debug_tuple("Device").field(device).finish(),
+            Target::Release(link, keep) => {
+                f.debug_tuple("Release").field(link).field(keep).finish()
+            }
             Target::Pipe(_) => f.write_str("Pipe"),
             Target::Unsaid => f.write_str("Unsaid"),
         }
@@ -222,8 +223,23 @@ pub struct RecvSummary {
 }
 
 impl RecvSummary {
+    /// Returns in one line why not all of the feed is there.
+    pub(crate) fn why_not_whole(&self) -> String {
+        match (&self.failure, self.failures.as_slice()) {
+            (Some(failure), _) => failure.clone(),
+            (None, []) => "not all of it came".to_owned(),
+            (None, [one]) => format!("{} was not received: {}", one.name, one.reason),
+            (None, [first, ..]) => format!(
+                "{} files were not received; the first is {}: {}",
+                self.failures.len(),
+                first.name,
+                first.reason
+            ),
+        }
+    }
+
     /// Returns whether all of the feed is there.
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         let RecvSummary { failures, failure, interrupted, replaced, .. } = self;
         failures.is_empty() && failure.is_none() && !interrupted && !replaced
     }
@@ -294,6 +310,7 @@ pub fn recv(
             let again = match &target {
                 Target::Directory(directory) => Target::Directory(directory.clone()),
                 Target::Device(device) => Target::Device(device.clone()),
+                Target::Release(link, keep) => Target::Release(link.clone(), *keep),
                 Target::Unsaid | Target::Pipe(_) => Target::Unsaid,
             };
             let target = std::mem::replace(&mut target, again);
@@ -339,34 +356,11 @@ fn receive(
     let admission = admission(&feed, options.key.as_deref(), options.name.as_deref())?;
     let token = super::admission(options.token.as_deref().filter(|_| feed.token), feed.tsi)?;
     observer.found(&feed, signing::pin_of(&key), &interface.name);
-    let (mut store, sink) =
-        store((&feed, key), target, options, admission.opener, wiring.mailbox())?;
-    let looks = options.purpose == Purpose::Look;
-    let listed = store.list_for_mirror(options.delete);
-    let delivery = Delivery { feed: feed.tsi, version: feed.version };
-    let source = format!("{} {}", signing::pin_of(&key), feed.name);
-    let claim = loop {
-        let FeedSink::Files(files) = &sink else { break None };
-        // Nobody else has a device.
-        if looks || files.disk().preparer().is_device() {
-            break None;
-        }
-        let note = |line: &str| observer.note(line);
-        let summary = match take_turn(files.disk().claimant(&source), stop, note) {
-            Turn::Ours(claim) => break Some(claim),
-            // What is to be removed, the other run may have left.
-            Turn::Left(_) if options.delete => None,
-            Turn::Left(word) => delivery.summary(&word),
-            Turn::Interrupted => Some(RecvSummary { interrupted: true, ..RecvSummary::default() }),
-        };
-        // What was left of an earlier feed of this name is no help.
-        if let Some(summary) = summary {
-            return Ok(summary);
-        }
-    };
-    let disk = match &sink {
-        FeedSink::Files(files) => Some(files.disk().clone()),
-        FeedSink::Pipe(_) => None,
+    let around = (wiring.mailbox(), stop);
+    let opened = Place::open((&feed, key), target, options, admission.opener, around, observer)?;
+    let (place, store, sink) = match opened {
+        Opened::Ours(place, store, sink) => (place, store, sink),
+        Opened::Done(summary) => return Ok(summary),
     };
     let rate = Rate::from_bits_per_s(feed.kbit_per_s.saturating_mul(1000));
     let (data, node) = ports(&feed, interface, rate, options.tree_port)?;
@@ -390,71 +384,8 @@ fn receive(
         .driver(Receiver::new(config, super::draws()?, sink), host)
         .ports([data, node])
         .pace(RateClass::Data, rate, packet_len);
-    let mut summary = driver.run()?.summary();
-    for (path, change) in disk.iter().flat_map(DiskSink::changes) {
-        observer.changed(&path, change);
-    }
-    let mut not_removed = Ok(());
-    if let Some(disk) = disk.as_ref().filter(|_| options.delete) {
-        let is_whole = summary.is_whole() && summary.left_out == 0;
-        if is_whole && options.start == Start::Everything {
-            let hidden = if options.hidden { Hidden::Go } else { Hidden::Stay };
-            let others = if looks {
-                Ok(disk.others(&listed.names(), hidden))
-            } else {
-                disk.remove_others(&listed.names(), hidden)
-            };
-            match others {
-                Ok(others) => {
-                    for other in others {
-                        observer.removed(&other.path);
-                        summary.removed += 1;
-                    }
-                }
-                Err(error) => not_removed = Err(error),
-            }
-        } else if !summary.interrupted && !summary.replaced {
-            observer.note(KEPT);
-        }
-    }
-    if let Some(disk) = disk.as_ref().filter(|_| !looks) {
-        disk.set_directories();
-    }
-    not_removed?;
-    let lines =
-        |disk: DiskSink| [unkept_lines(disk.unkept()), device_lines(disk.device())].concat();
-    for line in disk.into_iter().flat_map(lines) {
-        observer.note(&line);
-    }
-    let word = delivery.word(&summary).filter(|_| options.start == Start::Everything);
-    if let (Some(claim), Some(word)) = (claim, word) {
-        claim.end(&word);
-    }
-    Ok(summary)
-}
-
-/// What one run tells another that waits for it: that it has all of a feed. Its sender may be gone
-/// by then.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    feed: Tsi,
-    version: u64,
-}
-
-impl Delivery {
-    fn word(self, summary: &RecvSummary) -> Option<String> {
-        let items = summary.items + summary.already_there;
-        summary
-            .is_whole()
-            .then(|| format!("{} {} {items} {}", self.feed.0, self.version, summary.left_out))
-    }
-
-    fn summary(self, word: &str) -> Option<RecvSummary> {
-        let numbers: Vec<u64> = word.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [feed, version, already_there, left_out] = numbers[..] else { return None };
-        let same = (feed, version) == (self.feed.0.into(), self.version);
-        same.then(|| RecvSummary { already_there, left_out, ..RecvSummary::default() })
-    }
+    let summary = driver.run()?.summary();
+    place.finish(summary, options, observer)
 }
 
 /// Checks that the feed recovers losses as the user wants.
@@ -498,82 +429,6 @@ fn admission(feed: &Feed, key: Option<&Path>, name: Option<&str>) -> anyhow::Res
     let shared = shared.with_context(|| format!("`{}` has a key that is nobody's", feed.name))?;
     let opener = Some(Opener::new(feed.tsi, secret, source));
     Ok(Admission { opener, line, secret: Some(shared) })
-}
-
-/// Creates the feed's store: the host's handle and the engine's.
-fn store(
-    (feed, key): (&Feed, [u8; 32]),
-    target: Target,
-    options: &RecvOptions,
-    opener: Option<Opener>,
-    mailbox: &Mailbox<Input>,
-) -> anyhow::Result<(Store, FeedSink)> {
-    let cut = super::cut_of(feed)?;
-    match (feed.content, target) {
-        (FeedContent::Pipe, _) if options.purpose == Purpose::Look || options.delete => bail!(
-            "`{}` is a pipe, and only what has files can be compared with its source",
-            feed.name
-        ),
-        (FeedContent::Pipe, Target::Pipe(output)) => {
-            let told = mailbox.clone();
-            let seal = feed.head().zip(opener);
-            let pipe = PipeId { feed: feed.tsi, version: feed.version };
-            let (sink, reader) = pipe_sink((pipe, key), cut, PIPE_MEMORY, seal, move |event| {
-                told.put(Input::Pipe(event));
-            })?;
-            let sink = FeedSink::Pipe(sink);
-            let store = Store::new(sink.clone(), mailbox.clone());
-            store.write(reader, output).context("cannot start")?;
-            Ok((store, sink))
-        }
-        (FeedContent::Pipe, Target::Device(device)) => bail!(
-            "`{}` is a pipe, which cannot go on after a break: `umbel recv {} -o - > {}` writes it",
-            feed.name,
-            feed.name,
-            device.path.display()
-        ),
-        (FeedContent::Pipe, _) => bail!(
-            "`{}` is a pipe: say where it leads, as in `umbel recv {} -o - | tar x`",
-            feed.name,
-            feed.name
-        ),
-        (FeedContent::Files { .. }, Target::Pipe(_)) => {
-            bail!("`{}` has files: name a directory for them by -o DIR", feed.name)
-        }
-        (FeedContent::Files { manifest_len, digest, .. }, target) => {
-            let &RecvOptions { durable, overwrite, hidden, links, purpose, .. } = options;
-            let options = SinkOptions {
-                durable,
-                overwrite,
-                hidden,
-                links,
-                purpose,
-                ..SinkOptions::default()
-            };
-            let told = mailbox.clone();
-            let told = move |event| told.put(Input::Disk(event));
-            let disk = match target {
-                Target::Device(device) => DiskSink::open_device(&device, options, told)?,
-                Target::Directory(directory) => DiskSink::open(&directory, options, told)?,
-                _ => DiskSink::open(&own_directory(feed)?, options, told)?,
-            };
-            let told = mailbox.clone();
-            let files = FileSink::new(cut, (manifest_len, digest), opener, disk, move |event| {
-                told.put(Input::File(event));
-            })?;
-            let sink = FeedSink::Files(files);
-            Ok((Store::new(sink.clone(), mailbox.clone()), sink))
-        }
-    }
-}
-
-/// Returns the directory for a feed whose user named none: its own, in the working directory.
-fn own_directory(feed: &Feed) -> anyhow::Result<PathBuf> {
-    let path = RelativePath::of_item(feed.name.as_str()).ok().filter(|path| !path.is_hidden());
-    let path = path.with_context(|| {
-        format!("`{}` is no name for a directory: name one by -o DIR", feed.name)
-    })?;
-    Ok(Path::new(".").join(path.joined()))
 }
 
 fn config(

@@ -5,6 +5,7 @@ mod cli;
 mod demo;
 mod documents;
 mod events;
+mod exec;
 mod local;
 mod new_protocol;
 mod research;

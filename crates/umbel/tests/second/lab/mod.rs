@@ -7,6 +7,7 @@ mod devices;
 mod doctor;
 mod documents;
 mod faults;
+mod follow;
 mod hls;
 mod loss;
 mod ordinary;

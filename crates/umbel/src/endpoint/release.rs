@@ -5,6 +5,9 @@
 //! has not changed is linked there from the release before. When everything is there the link is
 //! replaced, and then the release before removed. So whoever opens files by the link finds one
 //! release at any time, also after a crash.
+//!
+//! Where more than the last release is kept, there are as many more places, which are used in turn:
+//! with three, the release after `c` comes to `d`, and then `a` is removed.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -13,24 +16,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+/// Most releases that can be kept.
+pub(crate) const MOST_KEPT: u8 = 20;
+/// Letters of the places for releases: one more than are kept.
+const LETTERS: std::ops::RangeInclusive<u8> = b'a'..=b'a' + MOST_KEPT;
+
 /// A release that is being brought.
 #[derive(Debug)]
-pub(super) struct Release {
+pub(crate) struct Release {
     /// The link that users open.
     link: PathBuf,
     /// Directory of the release.
-    pub(super) directory: PathBuf,
-    /// Directory of the release before, and whether it was made here.
-    pub(super) last: Option<(PathBuf, bool)>,
+    pub(crate) directory: PathBuf,
+    /// Directory of the release before, if there is one.
+    pub(crate) last: Option<PathBuf>,
+    /// Places of releases that go when this one is in place.
+    outdated: Vec<PathBuf>,
 }
 
 impl Release {
-    /// Finds the place of the release after that to which a link points. There need not be one.
+    /// Finds the place of the release after that to which a link points. There need not be one. The
+    /// last `keep` releases are kept, this one included, at least one and at most [`MOST_KEPT`].
     ///
     /// # Errors
     ///
     /// If it is no link, so that it cannot be replaced at once.
-    pub(super) fn after(link: &Path) -> anyhow::Result<Release> {
+    pub(crate) fn after(link: &Path, keep: u8) -> anyhow::Result<Release> {
         let name = link.file_name().and_then(|name| name.to_str());
         let Some(name) = name else {
             bail!("--atomic makes a link: give it a name, as in `-o ./current`");
@@ -49,16 +60,26 @@ impl Release {
                 return Err(error).with_context(|| format!("cannot read {}", link.display()));
             }
         };
-        let [a, b] = ["a", "b"].map(|which| format!(".{name}.umbel-{which}"));
-        let is_at = |own: &str| target.as_deref() == Some(Path::new(own));
-        let own = is_at(&a) || is_at(&b);
-        let directory = link.with_file_name(if is_at(&a) { b } else { a });
-        let last = target.map(|target| (link.with_file_name("").join(target), own));
-        Ok(Release { link, directory, last })
+        let keep = keep.clamp(1, MOST_KEPT);
+        let place = |letter: u8| format!(".{name}.umbel-{}", char::from(letter));
+        let first = *LETTERS.start();
+        let at = target.as_deref().and_then(Path::to_str);
+        let at = at.and_then(|at| LETTERS.clone().find(|&letter| place(letter) == at));
+        // The next of `keep + 1` places, and those that were used last before it.
+        let in_turn = |steps_back: u8| {
+            let next = at.map_or(0, |at| at - first + 1);
+            first + (next + (keep + 1) * 2 - steps_back) % (keep + 1)
+        };
+        let kept: Vec<u8> = (0..keep).map(in_turn).collect();
+        let outdated = LETTERS.filter(|letter| !kept.contains(letter));
+        let outdated = outdated.map(|letter| link.with_file_name(place(letter))).collect();
+        let directory = link.with_file_name(place(in_turn(0)));
+        let last = target.map(|target| link.with_file_name("").join(target));
+        Ok(Release { link, directory, last, outdated })
     }
 
     /// Returns whether the release was put in place meanwhile, by another run.
-    pub(super) fn is_in_place(&self) -> bool {
+    pub(crate) fn is_in_place(&self) -> bool {
         fs::read_link(&self.link).is_ok_and(|target| Some(target.as_os_str()) == self.name())
     }
 
@@ -66,12 +87,12 @@ impl Release {
         self.directory.file_name()
     }
 
-    /// Puts the release in place, which has everything, and removes the one before.
+    /// Puts the release in place, which has everything, and removes those that are not kept.
     ///
     /// # Errors
     ///
     /// If the link cannot be replaced. The one before is in place then.
-    pub(super) fn put_in_place(&self, durable: bool) -> anyhow::Result<()> {
+    pub(crate) fn put_in_place(&self, durable: bool) -> anyhow::Result<()> {
         let failed = || format!("cannot make {} a link to the release", self.link.display());
         let parent = self.link.with_file_name("");
         let parent = if parent == Path::new("") { PathBuf::from(".") } else { parent };
@@ -89,11 +110,11 @@ impl Release {
             // Its name need not be safe for the release to be whole.
             let _ = File::open(&parent).and_then(|parent| parent.sync_all());
         }
-        if let Some((last, true)) = &self.last {
+        for outdated in self.outdated.iter().filter(|place| place.is_dir()) {
             // By another name first, since the next run may use this one at once.
-            let old = last.with_extension("umbel-old");
+            let old = outdated.with_extension("umbel-old");
             let _ = fs::remove_dir_all(&old);
-            let _ = fs::rename(last, &old).and_then(|()| fs::remove_dir_all(&old));
+            let _ = fs::rename(outdated, &old).and_then(|()| fs::remove_dir_all(&old));
         }
         Ok(())
     }
@@ -112,10 +133,9 @@ mod tests {
             (".current.umbel-b", Some("a")),
             (".current.umbel-a", Some("b")),
         ] {
-            let release = Release::after(&place.path().join("current/")).unwrap();
+            let release = Release::after(&place.path().join("current/"), 1).unwrap();
             assert_eq!(release.directory, place.path().join(directory));
-            let before =
-                last.map(|last| (place.path().join(format!(".current.umbel-{last}")), true));
+            let before = last.map(|last| place.path().join(format!(".current.umbel-{last}")));
             assert_eq!(release.last, before);
             fs::create_dir(&release.directory).unwrap();
             fs::write(release.directory.join("file"), directory).unwrap();
@@ -129,13 +149,47 @@ mod tests {
         fs::create_dir(place.path().join("mine")).unwrap();
         fs::remove_file(&link).unwrap();
         symlink("mine", &link).unwrap();
-        let release = Release::after(&link).unwrap();
-        assert_eq!(release.last, Some((place.path().join("mine"), false)));
+        let release = Release::after(&link, 1).unwrap();
+        assert_eq!(release.last, Some(place.path().join("mine")));
         fs::create_dir_all(&release.directory).unwrap();
         release.put_in_place(false).unwrap();
         assert!(place.path().join("mine").is_dir());
         for path in ["mine", ".", "/", "mine/.."] {
-            assert!(Release::after(&place.path().join(path)).is_err(), "{path}");
+            assert!(Release::after(&place.path().join(path), 1).is_err(), "{path}");
         }
+    }
+
+    /// Returns the letters of the places that are there.
+    fn places(place: &Path) -> String {
+        let names = fs::read_dir(place).unwrap().flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut letters: Vec<_> = names
+            .filter_map(|name| name.strip_prefix(".current.umbel-").and_then(|l| l.chars().next()))
+            .collect();
+        letters.sort_unstable();
+        letters.into_iter().collect()
+    }
+
+    #[test]
+    fn so_many_releases_are_kept_and_nothing_else_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("current");
+        fs::create_dir(place.path().join(".current.umbel-mine")).unwrap();
+        fs::write(place.path().join(".current.umbel-z"), "a file").unwrap();
+        let bring = |keep: u8| {
+            let release = Release::after(&link, keep).unwrap();
+            fs::create_dir_all(&release.directory).unwrap();
+            release.put_in_place(false).unwrap();
+            assert!(link.join(".").is_dir());
+            places(place.path())
+        };
+        let others = "mz";
+        let there: Vec<String> = (0..6).map(|_| bring(3)).collect();
+        let expected = ["a", "ab", "abc", "bcd", "acd", "abd"];
+        assert_eq!(there, expected.map(|letters| format!("{letters}{others}")));
+        // At `b`, of which fewer are kept from now on, and then more.
+        assert_eq!(bring(1), format!("a{others}"));
+        assert_eq!(bring(2), format!("ab{others}"));
+        assert_eq!(bring(u8::MAX), format!("abc{others}"));
     }
 }
