@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use umbel_engine::units::Rate;
+
 use crate::values::time_text;
 use crate::{Impairment, LinkSpec, NodeKind, Queue, Topology};
 
@@ -74,7 +76,7 @@ fn settings(impairment: &Impairment) -> Vec<(&'static str, String)> {
     let none = Impairment::none();
     let mut all = Vec::new();
     if let Some(rate) = impairment.rate {
-        all.push(("rate", rate.bits_per_s().to_string()));
+        all.push(("rate", quoted(&rate_text(rate))));
     }
     for (key, time) in [("delay", impairment.delay), ("jitter", impairment.jitter)] {
         if !time.is_zero() {
@@ -112,6 +114,15 @@ fn settings(impairment: &Impairment) -> Vec<(&'static str, String)> {
     all
 }
 
+/// Returns a rate with the prefix that leaves a whole number.
+fn rate_text(rate: Rate) -> String {
+    let bits = rate.bits_per_s();
+    let prefixes = [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+    let fitting = prefixes.into_iter().find(|(factor, _)| bits % factor == 0);
+    fitting
+        .map_or_else(|| bits.to_string(), |(factor, prefix)| format!("{}{prefix}", bits / factor))
+}
+
 fn line(text: &mut String, key: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "{key} = {value}");
 }
@@ -131,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
-    use umbel_engine::units::{ByteCount, Rate};
+    use umbel_engine::units::ByteCount;
 
     use super::*;
 
