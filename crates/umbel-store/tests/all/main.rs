@@ -25,6 +25,7 @@ mod sink_links;
 mod sink_many;
 mod sink_meetings;
 mod sink_others;
+mod sink_planted;
 mod sink_refusals;
 mod sink_resume;
 mod sink_support;

@@ -6,6 +6,7 @@ mod demo;
 mod documents;
 mod events;
 mod exec;
+mod few_descriptors;
 mod local;
 mod new_protocol;
 mod research;
