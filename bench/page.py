@@ -39,7 +39,7 @@ PATHS = """All receivers are behind one link with a queue that drops at its end;
 least 1 MB. *By hand*: the best of rates of 98 and 95 % of what the link carries (1000 Mbit/s: 98, 60, 30 %)."""
 SLOW = """One receiver of 16 is behind a link of its own with a queue of 100 packets; all are behind 200 Mbit/s."""
 SHARE = """`serve` to two receivers, beside TCP flows to one of them: Mbit/s with all headers on a link of 50 Mbit/s
-with a queue of 100 packets, over a minute."""
+with a queue of 100 packets, over 20 s."""
 
 
 def copies(folder):

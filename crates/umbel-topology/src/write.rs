@@ -118,7 +118,7 @@ fn settings(impairment: &Impairment) -> Vec<(&'static str, String)> {
 fn rate_text(rate: Rate) -> String {
     let bits = rate.bits_per_s();
     let prefixes = [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
-    let fitting = prefixes.into_iter().find(|(factor, _)| bits % factor == 0);
+    let fitting = prefixes.into_iter().find(|(factor, _)| bits.is_multiple_of(*factor));
     fitting
         .map_or_else(|| bits.to_string(), |(factor, prefix)| format!("{}{prefix}", bits / factor))
 }

@@ -201,6 +201,18 @@ impl BlockDevice {
         Ok(BlockDevice { path: path.to_owned(), number: Number::of(metadata.rdev()), size })
     }
 
+    /// Returns what was opened by its path, which is to be the device that was found.
+    pub(crate) fn confirm(&self, file: &File) -> Result<BlockDevice, DeviceError> {
+        let metadata = file.metadata().map_err(DeviceError::io("look at", &self.path))?;
+        let is_device = metadata.file_type().is_block_device();
+        if !is_device || Number::of(metadata.rdev()) != self.number {
+            let error = io::Error::other("its path leads to something else now");
+            return Err(DeviceError::Gone { path: self.path.clone(), error: Arc::new(error) });
+        }
+        let size = size_of(file).map_err(DeviceError::io("read the size of", &self.path))?;
+        Ok(BlockDevice { size, ..self.clone() })
+    }
+
     /// Returns the device and its partitions, as the kernel lists them.
     pub(crate) fn members(&self) -> Vec<Member> {
         usage::members(&Path::new(SYSFS).join(self.number.to_string())).unwrap_or_else(|error| {
@@ -267,6 +279,9 @@ mod tests {
         let error = BlockDevice::find(&directory.path().join("none")).unwrap_err().to_string();
         assert!(error.contains("none: No such file"), "{error}");
         assert_eq!(mounted_for_writing(&file), None);
+        let found = BlockDevice { path: "/dev/sdx".into(), number: Number::of(0x801), size: 1 };
+        let error = found.confirm(&File::open(&file).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("/dev/sdx is gone"), "{error}");
     }
 
     #[test]

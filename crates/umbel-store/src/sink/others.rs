@@ -36,8 +36,11 @@ pub enum Hidden {
 impl Shelf {
     /// Finds everything in the output directory but the items of these names, the deepest first.
     /// What is mounted there is not entered, and stays, and no link is followed. So do the files of
-    /// other runs.
+    /// other runs. A block device has nothing else.
     pub(super) fn others(&self, wanted: &HashSet<String>, hidden: Hidden) -> Vec<Other> {
+        if self.device.is_some() {
+            return Vec::new();
+        }
         let is_shared = is_shared(&self.tree, self.own_claim.get().map(String::as_str));
         let root = self.tree.path();
         let names = self.names();

@@ -3,6 +3,7 @@
 //! What the device has already is compared with the digests of the item's blocks, on a thread of its
 //! own, since all of the device may have to be read.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use umbel_engine::host::Mailbox;
@@ -19,13 +20,16 @@ pub(super) struct DeviceItem {
     mailbox: Mailbox<Toi>,
     /// The item, while the digests of its blocks are awaited.
     waiting: Option<ItemInfo>,
+    /// Number of the newest comparison. Those of sessions before it count for nothing.
+    newest: Arc<AtomicU64>,
     found: Arc<Mutex<Option<Found>>>,
 }
 
 impl DeviceItem {
     /// Creates it. `mailbox` is told when an item was compared.
     pub(super) fn new(preparer: Preparer, mailbox: Mailbox<Toi>) -> DeviceItem {
-        DeviceItem { preparer, mailbox, waiting: None, found: Arc::default() }
+        let (newest, found) = (Arc::default(), Arc::default());
+        DeviceItem { preparer, mailbox, waiting: None, newest, found }
     }
 
     /// Waits for the digests of an item's blocks.
@@ -38,8 +42,13 @@ impl DeviceItem {
         let Some(info) = self.waiting.take_if(|info| info.toi == toi) else { return false };
         let (preparer, digests) = (self.preparer.clone(), digests.to_vec());
         let (mailbox, found) = (self.mailbox.clone(), self.found.clone());
+        let newest = self.newest.clone();
+        let number = newest.fetch_add(1, Ordering::AcqRel) + 1;
         let run = move || {
             let prepared = preparer.prepare_on_device(&info, &digests);
+            if newest.load(Ordering::Acquire) != number {
+                return;
+            }
             *found.lock().unwrap_or_else(PoisonError::into_inner) = Some((toi, prepared));
             mailbox.put(toi);
         };

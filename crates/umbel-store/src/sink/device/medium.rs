@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,8 +29,10 @@ pub(super) struct Medium {
 }
 
 impl Medium {
-    pub(super) fn open(path: &Path, file: Arc<File>, size: u64) -> Medium {
+    pub(super) fn open(file: Arc<File>, size: u64) -> Medium {
         let flags = (OFlag::O_DIRECT | OFlag::O_CLOEXEC).bits();
+        // What is open: the path of the device may lead to another one by now.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
         let (refused, buffer) = (AtomicBool::new(false), Mutex::default());
         Medium { file, direct, size, refused, buffer }

@@ -99,7 +99,15 @@ impl DeviceTarget {
                 Err(DeviceError::Busy { .. }) if Instant::now() < give_up_at => {
                     std::thread::sleep(PAUSE);
                 }
-                file => return Ok((found, file?)),
+                file => {
+                    let file = file?;
+                    let found = found.confirm(&file)?;
+                    if !force {
+                        // Somebody may have mounted it meanwhile.
+                        found.check_unused()?;
+                    }
+                    return Ok((found, file));
+                }
             }
         }
     }
@@ -134,6 +142,8 @@ pub(super) struct Device {
     /// Whether the sink is being closed.
     is_closing: AtomicBool,
     edges: Mutex<Edges>,
+    /// Held while the device is compared with an item: once, whoever asks meanwhile.
+    comparing: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -168,7 +178,7 @@ impl Device {
 
     fn new(path: PathBuf, file: File, size: u64, is_disk: bool) -> Device {
         let file = Arc::new(file);
-        let medium = Medium::open(&path, file.clone(), size);
+        let medium = Medium::open(file.clone(), size);
         Device {
             path,
             file,
@@ -178,6 +188,7 @@ impl Device {
             is_written: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             edges: Mutex::default(),
+            comparing: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -258,6 +269,7 @@ impl Device {
         digests: &[Digest],
     ) -> Result<SymbolSet, DeviceError> {
         let blocks = partition.blocks();
+        let _one = self.comparing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = self.state().same.clone().filter(|same| same.len() == blocks) {
             // This run has read or written them before its session broke.
             return Ok(same);
