@@ -106,8 +106,6 @@ pub(super) struct Unicast {
     way: Way,
     /// Beginning of the window, and the counts at that time.
     window: Option<(Instant, Counts)>,
-    /// Requests in the windows before this one in which nothing came.
-    asked_before: u64,
     useful: u64,
     /// Time at which multicast last brought something.
     last: Instant,
@@ -131,7 +129,6 @@ impl Unicast {
         Unicast {
             way: Way::Multicast,
             window: None,
-            asked_before: 0,
             useful: 0,
             last: Instant::EPOCH,
             returned: None,
@@ -154,16 +151,6 @@ impl Unicast {
     pub(super) fn begin(&mut self, now: Instant) {
         self.window = Some((now, Counts::default()));
         self.last = now;
-    }
-
-    /// Begins a window after one that may have been judged. Where little is missing, the requests of
-    /// one window are few, so that those of several count if nothing comes.
-    fn begin_window(&mut self, now: Instant, counts: Counts, is_judged: bool) {
-        let before = self.window.map_or(counts, |(_, before)| before);
-        let came = counts.useful != before.useful || counts.gap != before.gap;
-        let asked = self.asked_before + (counts.asked - before.asked);
-        self.asked_before = if came || is_judged { 0 } else { asked };
-        self.window = Some((now, counts));
     }
 
     /// Returns when the channel is judged.
@@ -256,7 +243,7 @@ impl Unicast {
                 let useful = counts.useful - before.useful;
                 let enough = (useful as f64) >= all as f64 * LEAST_SHARE;
                 let stands = lacks && counts.gap == before.gap;
-                let asked = self.asked_before + (counts.asked - before.asked) >= LEAST_ASKED;
+                let asked = counts.asked - before.asked >= LEAST_ASKED;
                 if now.since(self.last) >= WINDOW {
                     Some(Verdict::TooLittle(TooLittle::Nothing))
                 } else if !is_over {
@@ -337,7 +324,7 @@ impl<K: SymbolSink> Receiver<K> {
         let brought = self.unicast.brought(now, counts);
         let is_over = self.unicast.window.is_some_and(|(since, _)| now.since(since) >= WINDOW);
         if is_over || judgement.is_some() {
-            self.unicast.begin_window(now, counts, judgement.is_some());
+            self.unicast.window = Some((now, counts));
         }
         match judgement {
             Some(Verdict::TooLittle(why)) => self.go_by_unicast(now, why, brought),
@@ -419,15 +406,6 @@ mod tests {
         assert_eq!(judge(counts(4, 96, 4, 9), true), Some(TooLittle::FewPackets));
         assert_eq!(judge(counts(4, 96, 30, 9), true), None, "repairs make up for it");
         assert_eq!(judge(counts(6, 94, 6, 9), true), None);
-        unicast.begin_window(ms(5_000), counts(0, 0, 0, 3), false);
-        let goes_on = |unicast: &mut Unicast, at, useful, asked| {
-            unicast.last = at;
-            unicast.judge(at, counts(0, 0, useful, asked), true).is_none()
-        };
-        assert!(!goes_on(&mut unicast, ms(10_000), 0, 4), "three requests and one");
-        assert!(goes_on(&mut unicast, ms(10_000), 1, 4), "something came");
-        unicast.begin_window(ms(10_000), counts(0, 0, 1, 4), false);
-        assert!(goes_on(&mut unicast, ms(15_000), 1, 7), "three since");
     }
 
     #[test]
