@@ -254,6 +254,12 @@ fn follow(
     if args.tree_port != 0 && (!all.is_empty() || feeds.len() > 1) {
         bail!("--tree-port is for one feed, and --follow receives several at once");
     }
+    if !all.is_empty() && args.output.is_none() {
+        bail!("with `*` senders choose the names: name a directory for them by -o DIR");
+    }
+    if !all.is_empty() && args.delete {
+        bail!("--delete is for feeds that you choose: name them instead of `*`, or leave it out");
+    }
     let directory = match &args.output {
         Some(path) if path == Path::new("-") => {
             bail!("--follow takes files to a directory: name one by -o DIR")

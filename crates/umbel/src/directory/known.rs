@@ -10,7 +10,7 @@
 //! it cannot know or remember, and goes on. A file with a wrong line is refused without a pin, since
 //! the right line might have said who the sender is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -94,15 +94,6 @@ impl KnownSenders {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| self.cannot("read")),
         }
-    }
-
-    /// Returns the keys from whose holders something was received last, of any name.
-    ///
-    /// # Errors
-    ///
-    /// As [`last_of`](Self::last_of).
-    pub(crate) fn pins(&self) -> anyhow::Result<BTreeSet<Pin>> {
-        Ok(self.last_of_all()?.into_values().collect())
     }
 
     /// Returns a name of which something was received last from the holder of this key.

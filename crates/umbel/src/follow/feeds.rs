@@ -4,11 +4,14 @@
 //! time, on a thread of its own, which is that of `umbel recv`: whose feed a name is, is decided
 //! there, and remembered in `known_feeds`.
 //!
-//! `*` stands for the names of known senders: those from whose key something was received before, or
-//! whose key stands in a URL on the command line. Anybody can announce a feed, also one that demands
-//! a token, so nothing else is taken without being named. A name that is known keeps its key.
+//! `*` stands for the names of known senders: those from whose key a feed was received whole before,
+//! or whose key stands in a URL on the command line. Anybody can announce a feed, also one that
+//! demands a token, so nothing else is taken without being named. A name that is known keeps its key.
+//! A name that `*` brings does not take the place of what the user has under it in the drop
+//! directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +29,7 @@ use umbel_wire::session::{FindSessions, SessionName};
 use super::found::{Found, Noting};
 use super::hooks::{Completion, Hooks, Settle};
 use super::policy::{OnAir, Plan};
-use super::taken::Taken;
+use super::taken::{Entry, Taken, senders};
 use super::{END, Ended, FollowObserver, Followed, Hook, Missed, Running};
 use crate::directory::{Directory, KnownSenders, Noun, Session, SessionSelector, Station};
 use crate::endpoint::Interrupt;
@@ -38,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const ASK: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 /// Most feeds that are received at once: each takes 32 MiB of memory.
 const AT_ONCE: usize = 8;
-/// Most names that `*` stands for.
+/// Most names that are followed at once.
 const MOST: usize = 1_024;
 /// Least time between two looks at the known senders.
 const ACQUAINT: Duration = Duration::from_secs(5);
@@ -75,6 +78,8 @@ struct Name {
     path: PathBuf,
     /// Whether its sender was met in this process, or its key is remembered.
     is_known: bool,
+    /// Whether `*` brought it.
+    is_met: bool,
 }
 
 /// End of a reception.
@@ -101,6 +106,8 @@ struct Follower {
     done: (Sender<Received>, Receiver<Received>),
     /// Keys of the senders that are known, as of this time.
     keys: (BTreeSet<Pin>, Option<Instant>),
+    /// Names that are remembered as another sender's, and who called a feed so.
+    others: BTreeSet<(String, Pin)>,
     /// What was said of feeds that are not taken.
     said: BTreeSet<String>,
     followed: Followed,
@@ -189,6 +196,7 @@ impl Follower {
             under_way: BTreeSet::new(),
             done: unbounded(),
             keys: (BTreeSet::new(), None),
+            others: BTreeSet::new(),
             said: BTreeSet::new(),
             followed: Followed::default(),
         }
@@ -198,6 +206,8 @@ impl Follower {
     fn name_feeds(&mut self) -> anyhow::Result<()> {
         for mut selector in std::mem::take(&mut self.options.feeds) {
             let name = selector.name.as_str().to_owned();
+            // Before those that are only remembered.
+            self.keys.0.extend(selector.pin);
             if let Some(noun) = selector.noun.filter(|&noun| noun != Noun::Feed) {
                 bail!("that is the URL of a {noun}: `{}` takes it", noun.receiver());
             }
@@ -208,21 +218,21 @@ impl Follower {
                 bail!("`{name}` is named twice");
             }
             self.known.clone().look_up(&mut selector, |line| self.observer.note(line))?;
-            self.enter(selector, path);
+            self.enter(selector, path, false);
         }
         Ok(())
     }
 
-    fn enter(&mut self, selector: SessionSelector, path: PathBuf) {
+    fn enter(&mut self, selector: SessionSelector, path: PathBuf, is_met: bool) {
         let name = selector.name.as_str().to_owned();
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         // Versions of another sender say nothing of this one's.
         let of_sender = |sender: &str| selector.pin.is_none_or(|pin| pin.to_string() == sender);
-        let last = taken.last(&name).filter(|entry| of_sender(&entry.sender));
+        let last = taken.last(&name).filter(|entry| entry.is_taken() && of_sender(&entry.sender));
         let plan = Plan::new(last.map(|entry| entry.version), self.options.attempts);
         drop(taken);
         let is_known = selector.pin.is_some();
-        self.names.insert(name, Name { selector, plan, path, is_known });
+        self.names.insert(name, Name { selector, plan, path, is_known, is_met });
     }
 
     fn run(&mut self, station: &mut Station) -> anyhow::Result<()> {
@@ -267,6 +277,9 @@ impl Follower {
 
     /// Returns the names and versions that are to be received now, which count as begun.
     fn look(&mut self, directory: &Directory, now: Instant) -> Vec<(String, u64)> {
+        if self.names.len() >= MOST {
+            self.make_room(directory);
+        }
         let mut on_air: BTreeMap<String, Vec<OnAir>> = BTreeMap::new();
         for session in directory.sessions() {
             let Some((feed, pin)) = session.feed().zip(session.signer) else { continue };
@@ -292,41 +305,94 @@ impl Follower {
     /// Returns whether a feed is one that is followed. Enters its name if `*` stands for it.
     fn is_wanted(&mut self, session: &Session, feed: &Feed, pin: Pin) -> bool {
         let name = feed.name.as_str();
-        if !self.names.contains_key(name) && self.options.all {
-            self.meet(&feed.name, pin);
+        let has_files = matches!(feed.content, FeedContent::Files { .. });
+        if !self.names.contains_key(name) && self.options.all && self.is_known(pin) {
+            if has_files {
+                self.meet(&feed.name, pin);
+            } else {
+                self.say_pipe(name);
+            }
         }
         let Some(Name { selector, .. }) = self.names.get(name) else { return false };
         if !selector.matches(session) {
             if selector.pin.is_some_and(|own| own != pin) {
-                self.say(&format!(
-                    "another sender calls its feed `{name}`, with the key {pin}: it is not taken"
-                ));
+                self.say_other(name, pin);
             }
             return false;
         }
-        let has_files = matches!(feed.content, FeedContent::Files { .. });
         if !has_files {
-            self.say(&format!("`{name}` is a pipe, which --follow does not take"));
+            self.say_pipe(name);
         }
         has_files
     }
 
-    /// Enters a name if its sender is known, and the name is not another's.
+    /// Enters a name of a known sender, if it is neither another's nor that of something the user has.
     fn meet(&mut self, name: &SessionName, pin: Pin) {
-        if !self.is_known(pin) {
+        let claimed = (name.to_string(), pin);
+        if self.others.contains(&claimed) {
             return;
+        }
+        let Some(path) = place_of(&self.options.directory, name.as_str()) else {
+            return self.say(&format!("`{name}` is no name for a directory: it is not taken"));
+        };
+        if self.names.len() >= MOST {
+            return self.say(&format!(
+                "{MOST} names are followed, which is the most: others have to wait until one of them \
+                 is off the air"
+            ));
+        }
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = pin.to_string();
+        let is_own = taken.last(name.as_str()).is_some_and(|entry| entry.sender == sender);
+        drop(taken);
+        if !is_own && is_there(&path) {
+            return self.say(&format!(
+                "`{name}` is not taken, since {} is there and nothing of this sender came to it: move \
+                 it away, or name the feed beside `*`",
+                path.display()
+            ));
         }
         let mut selector = SessionSelector::of_name(name.clone());
         if let Err(error) = self.known.clone().look_up(&mut selector, |_| ()) {
             return self.say(&format!("{error:#}"));
         }
-        selector.pin.get_or_insert(pin);
-        match place_of(&self.options.directory, name.as_str()) {
-            _ if self.names.len() >= MOST => {
-                self.say(&format!("{MOST} names are followed, which is the most: no more are"));
+        if *selector.pin.get_or_insert(pin) != pin {
+            if self.others.len() >= MOST {
+                self.others.clear();
             }
-            Some(path) => self.enter(selector, path),
-            None => self.say(&format!("`{name}` is no name for a directory: it is not taken")),
+            self.others.insert(claimed);
+            return self.say_other(name.as_str(), pin);
+        }
+        if !is_own {
+            // From now on what is there is this sender's, also after an interruption.
+            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            let remembered = taken.remember(name.as_str(), Entry::begun(pin));
+            drop(taken);
+            if let Err(error) = remembered {
+                self.say(&format!("{error:#}"));
+            }
+        }
+        self.enter(selector, path, true);
+    }
+
+    /// Forgets the names that `*` brought and that are off the air, unless something is still done
+    /// for them. They are met again when they come back.
+    fn make_room(&mut self, directory: &Directory) {
+        let on_air = directory.sessions().into_iter().filter_map(|session| {
+            let (feed, pin) = session.feed().zip(session.signer)?;
+            Some((feed.name.as_str(), pin))
+        });
+        let on_air: BTreeSet<(&str, Pin)> = on_air.collect();
+        let (under_way, hooks) = (&self.under_way, &self.hooks);
+        let is_idle = |name: &str, own: &Name| {
+            let is_on_air = own.selector.pin.is_some_and(|pin| on_air.contains(&(name, pin)));
+            own.is_met && !is_on_air && !under_way.contains(name) && !hooks.is_full(name)
+        };
+        let idle = self.names.iter().filter(|(name, own)| is_idle(name, own));
+        let idle: Vec<String> = idle.map(|(name, _)| name.clone()).collect();
+        for name in idle {
+            self.names.remove(&name);
+            self.hooks.forget(&name);
         }
     }
 
@@ -335,15 +401,13 @@ impl Follower {
         let (keys, read) = &mut self.keys;
         if !keys.contains(&pin) && read.is_none_or(|read| read.elapsed() >= ACQUAINT) {
             *read = Some(Instant::now());
-            match self.known.pins() {
-                Ok(pins) => keys.extend(pins),
-                Err(error) => {
-                    let line = format!("{error:#}");
-                    self.say(&line);
-                }
+            let state = self.options.state_dir.clone().map_or_else(crate::state::default_dir, Ok);
+            match state.map(|state| senders(&state)) {
+                Ok(Ok(pins)) => keys.extend(pins),
+                Ok(Err(error)) => self.say(&format!("{error:#}")),
+                // Those on the command line are known all the same.
+                Err(_) => {}
             }
-            let named = self.names.values().filter_map(|name| name.selector.pin);
-            self.keys.0.extend(named);
         }
         self.keys.0.contains(&pin)
     }
@@ -353,6 +417,16 @@ impl Follower {
         if self.said.len() < MOST && self.said.insert(line.to_owned()) {
             self.observer.note(line);
         }
+    }
+
+    fn say_other(&mut self, name: &str, pin: Pin) {
+        self.say(&format!(
+            "another sender calls its feed `{name}`, with the key {pin}: it is not taken"
+        ));
+    }
+
+    fn say_pipe(&mut self, name: &str) {
+        self.say(&format!("`{name}` is a pipe, which --follow does not take"));
     }
 
     fn receive(&self, name: &str, version: u64, waker: Waker) {
@@ -384,9 +458,16 @@ impl Follower {
         let now = Instant::now();
         let Some(own) = self.names.get_mut(&name) else { return };
         if let Some(found) = &found {
-            // Whoever was believed first is the only one from now on.
-            own.selector.pin = Some(found.sender);
             own.is_known = true;
+            if result.as_ref().is_ok_and(RecvSummary::is_whole) {
+                // Whoever was believed first is the only one from now on.
+                own.selector.pin.get_or_insert(found.sender);
+                self.keys.0.insert(found.sender);
+            } else if own.selector.pin.is_none() {
+                // The next reception takes nothing but what is from this one, if it is remembered.
+                let known = self.known.last_of(&own.selector.name).ok().flatten();
+                own.selector.pin = known.map(|known| known.pin);
+            }
         }
         let reason = match (&result, &found) {
             (Ok(summary), _) if summary.interrupted => "it was interrupted".to_owned(),
@@ -429,6 +510,12 @@ impl Follower {
         self.hooks.finish(deadline);
         self.followed
     }
+}
+
+/// Returns whether something has this path, or may have it.
+fn is_there(path: &Path) -> bool {
+    let error = std::fs::symlink_metadata(path).err();
+    error.is_none_or(|error| error.kind() != ErrorKind::NotFound)
 }
 
 /// Returns where the feeds of a name go in the drop directory. None has a place in that of another.

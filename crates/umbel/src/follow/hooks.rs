@@ -12,8 +12,9 @@ use super::taken::Entry;
 use super::wait_until;
 use crate::endpoint::Interrupted;
 
-/// Most completions of one name whose command has not ended. Beyond, the next version waits.
-const MOST: usize = 16;
+/// Most completions of one name whose command has not ended. The next version is received when it
+/// has, since it would replace what the command works on.
+const MOST: usize = 1;
 
 /// A completion, and what is remembered of it.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl Hooks {
         Hooks { hook, stop, settle, lines: BTreeMap::new() }
     }
 
-    /// Returns whether too many completions of this name wait for their command.
+    /// Returns whether the next version of this name has to wait for a command.
     pub(super) fn is_full(&self, name: &str) -> bool {
         let waiting = self.lines.get(name).map(|line| line.waiting.load(Ordering::Acquire));
         waiting.is_some_and(|waiting| waiting >= MOST)
@@ -72,6 +73,11 @@ impl Hooks {
             // Its thread ends only when this end of the line is gone.
             let _ = line.sender.send(completion);
         }
+    }
+
+    /// Ends the thread of a name, of which no completion waits.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.lines.remove(name);
     }
 
     /// Waits until the commands have ended, which are interrupted by now.

@@ -27,7 +27,7 @@ pub(crate) use found::Noting;
 pub use hook::{Came, Ended, Hook};
 pub use repository::{RepositoryFollower, follow_repository};
 pub(crate) use repository::{address_of, came as came_from};
-pub(crate) use taken::DIRECTORY as TAKEN;
+pub(crate) use taken::{DIRECTORY as TAKEN, remember_sender};
 
 use crate::endpoint::{Interrupt, Interrupted};
 

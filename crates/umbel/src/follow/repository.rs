@@ -71,14 +71,15 @@ struct Follower {
 ///
 /// # Errors
 ///
-/// One line that says why nothing can be taken at all: no place for it, another process that does
-/// the same.
+/// One line that says why nothing can be taken at all: options that contradict each other, no place
+/// for it, another process that does the same.
 pub fn follow_repository(
     mut options: RepositoryFollower,
     observer: Arc<dyn FollowObserver<Summary>>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<Followed> {
     options.options.retry_for.get_or_insert(RETRY);
+    options.options.check()?;
     let running = Running::default();
     let called = bounded(1);
     let call = called.0.clone();
@@ -176,7 +177,10 @@ impl Follower {
                         version += 1;
                     }
                     let now = Instant::now();
-                    match plan.next(now, &[OnAir { version, heard: now }]) {
+                    // What a command works on is not replaced.
+                    let waits = self.hooks.is_full(&self.name);
+                    let on_air = [OnAir { version, heard: now }];
+                    match (!waits).then(|| plan.next(now, &on_air)).flatten() {
                         None => self.options.every,
                         Some(version) => match self.bring(&mut last) {
                             Ok(true) => {
@@ -203,7 +207,8 @@ impl Follower {
     fn bring(&mut self, last: &mut Option<String>) -> Result<bool, String> {
         let (running, name) = (self.running.clone(), self.name.clone());
         let observer = (self.options.observer)();
-        let result = get(self.options.options.clone(), observer, |interrupt| {
+        let options = GetOptions { unless: last.clone(), ..self.options.options.clone() };
+        let result = get(options, observer, |interrupt| {
             running.begin(&name, &interrupt);
         });
         self.running.end(&self.name);

@@ -4,8 +4,10 @@
 //! DIGEST NAME`. The file is written anew each time, and a lock beside it keeps a second resident
 //! receiver off the same directory. Where there is no place for it, only the process itself
 //! remembers.
+//!
+//! Beside them, `senders` has the keys from whose holders a feed was received whole, a line each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -13,11 +15,16 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use umbel_net::session::Pin;
 
 /// Name of the directory in the state directory.
 pub(crate) const DIRECTORY: &str = "taken";
 /// Most bytes of a file that are read.
 const MOST: u64 = 16 << 20;
+/// Name of the file with the keys.
+const SENDERS: &str = "senders";
+/// In the place of a digest, where nothing was taken yet.
+const BEGUN: &str = "-";
 
 /// A version that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +33,18 @@ pub(crate) struct Entry {
     pub(crate) sender: String,
     pub(crate) version: u64,
     pub(crate) digest: String,
+}
+
+impl Entry {
+    /// Returns that a name is given to the feeds of a sender, of which none was taken yet.
+    pub(crate) fn begun(sender: Pin) -> Entry {
+        Entry { sender: sender.to_string(), version: 0, digest: BEGUN.to_owned() }
+    }
+
+    /// Returns whether a version was taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.digest != BEGUN
+    }
 }
 
 /// The versions that were taken last, by name.
@@ -132,6 +151,43 @@ impl Taken {
     }
 }
 
+/// Returns the keys from whose holders a feed was received whole.
+///
+/// # Errors
+///
+/// One line that names the file, if it cannot be read.
+pub(crate) fn senders(state: &Path) -> anyhow::Result<BTreeSet<Pin>> {
+    let path = state.join(DIRECTORY).join(SENDERS);
+    let cannot = || format!("cannot read the known senders in {}", path.display());
+    let mut text = Vec::new();
+    match File::open(&path) {
+        Ok(file) => {
+            file.take(MOST).read_to_end(&mut text).with_context(cannot)?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(cannot),
+    }
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(|line| line.parse().ok()).collect())
+}
+
+/// Remembers that a feed was received whole from the holder of this key.
+///
+/// # Errors
+///
+/// One line that names the file, if it cannot be read or written.
+pub(crate) fn remember_sender(state: &Path, pin: Pin) -> anyhow::Result<()> {
+    if senders(state)?.contains(&pin) {
+        return Ok(());
+    }
+    let holder = state.join(DIRECTORY);
+    let path = holder.join(SENDERS);
+    let cannot = || format!("cannot remember the sender in {}", path.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(holder).with_context(cannot)?;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    // One write, which is whole beside those of others. Half a line says nothing.
+    file.and_then(|mut file| file.write_all(format!("{pin}\n").as_bytes())).with_context(cannot)
+}
+
 /// Reads the lines. One that is wrong says nothing: its version may be taken again.
 fn parse(text: &str) -> BTreeMap<String, Entry> {
     let entry = |line: &str| {
@@ -196,6 +252,22 @@ mod tests {
             taken.remember("a", entry(1)).unwrap();
             assert_eq!(taken.last("a"), Some(&entry(1)));
         }
+    }
+
+    #[test]
+    fn senders_are_remembered_once() {
+        let place = tempfile::tempdir().unwrap();
+        let state = place.path().join("deep/state");
+        let [one, two] = [1, 2].map(|digest| Pin::from_digest([digest; 32]));
+        assert!(senders(&state).unwrap().is_empty());
+        for pin in [one, two, one] {
+            remember_sender(&state, pin).unwrap();
+        }
+        assert_eq!(senders(&state).unwrap(), BTreeSet::from([one, two]));
+        let file = state.join(DIRECTORY).join(SENDERS);
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+        fs::write(file, format!("half\n\n{two}\n")).unwrap();
+        assert_eq!(senders(&state).unwrap(), BTreeSet::from([two]));
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub struct GetOptions {
     /// The number of releases that are kept, if the output is a link to a directory, which goes to
     /// one with exactly these items once they are all there. Default: it is none.
     pub releases: Option<u8>,
+    /// Digest of the list that was brought last. A release of this list is not put in place if it is
+    /// there already. Default: none.
+    pub unless: Option<String>,
     /// Data packets to discard on purpose, as a lossy link would. Default: none.
     pub discard: Option<Discard>,
 }
@@ -101,8 +104,31 @@ impl GetOptions {
             delete: false,
             purpose: Purpose::Bring,
             releases: None,
+            unless: None,
             discard: None,
         }
+    }
+
+    /// Checks what needs no server.
+    ///
+    /// # Errors
+    ///
+    /// One line that says which options contradict each other, or why there can be no release at
+    /// the output.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        if self.url.pin.is_none() && self.credentials.authorities.is_none() {
+            return Err(ClientError::NoPin.into());
+        }
+        if self.delete && !self.patterns.is_empty() {
+            bail!(
+                "--delete needs a request for everything, or what was not asked for would go, too: \
+                 leave it out, or name no items"
+            );
+        }
+        if self.device.is_some() && (self.delete || self.releases.is_some()) {
+            bail!("--delete and --atomic are for directories: leave them out with --device");
+        }
+        self.releases.map_or(Ok(()), |keep| Release::after(&self.output, keep).map(drop))
     }
 }
 
@@ -180,9 +206,7 @@ pub fn get(
     observer: Arc<dyn Observer>,
     started: impl FnOnce(Interrupt),
 ) -> anyhow::Result<Summary> {
-    if options.url.pin.is_none() && options.credentials.authorities.is_none() {
-        return Err(ClientError::NoPin.into());
-    }
+    options.check()?;
     let wiring = Wiring::new()?;
     let stop = Interrupted::default();
     started(stop.with(wiring.interrupt(|| Input::Interrupt)));
@@ -190,9 +214,6 @@ pub fn get(
     let news = mailbox.map(Input::Session);
     let GetOptions { durable, hidden, links, delete, purpose, releases, .. } = options;
     let atomic = releases.is_some();
-    if delete && !options.patterns.is_empty() {
-        bail!("--delete needs a request for everything, or what was not asked for would go, too");
-    }
     let looks = purpose == Purpose::Look;
     // What an earlier run left of a release is this program's own.
     let overwrite = options.overwrite || atomic;
@@ -214,8 +235,8 @@ pub fn get(
         }
         match take_turn(sink.claimant(&server), &stop, |line| observer.note(line)) {
             Turn::Interrupted => return Ok(Summary { interrupted: true, ..Summary::default() }),
-            // The other run has put this directory in place.
-            _ if release.as_ref().is_some_and(Release::is_in_place) => {}
+            // The other run has put this directory in place, or discarded it.
+            _ if release.as_ref().is_some_and(Release::is_over) => {}
             turn => break (release, path, sink, Some(turn)),
         }
     };
@@ -289,14 +310,55 @@ pub fn get(
     for line in unkept_lines(sink.unkept()).into_iter().chain(device_lines(sink.device())) {
         told.note(&line);
     }
-    if let Some((release, is_whole)) = &release {
-        if *is_whole {
-            release.put_in_place(durable)?;
-        } else {
-            told.note("the link stays as it was; the same command goes on");
+    let is_old =
+        |summary: &Summary| summary.is_whole() && options.unless.as_ref() == Some(&summary.digest);
+    match &release {
+        Some((release, true))
+            if summary.as_ref().is_ok_and(is_old) && release.is_there_already() =>
+        {
+            release.discard();
         }
+        Some((release, true)) => release.put_in_place(durable)?,
+        Some((_, false)) => told.note("the link stays as it was; the same command goes on"),
+        None => {}
     }
     // What another run waits for is there now.
     drop((sink, turn));
     summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused_before_anything_is_asked() {
+        let place = tempfile::tempdir().unwrap();
+        let pin = umbel_net::session::Pin::from_digest([1; 32]);
+        let url: SessionUrl = format!("umbel://192.0.2.2:7700/?pin={pin}").parse().unwrap();
+        let refused = |change: &dyn Fn(&mut GetOptions)| {
+            let mut options = GetOptions::new(url.clone(), place.path().join("out"));
+            change(&mut options);
+            options.check().err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let device = DeviceTarget { path: "/dev/null".into(), force: false };
+        assert_eq!(refused(&|options| options.delete = true), "");
+        assert_eq!(refused(&|options| options.releases = Some(1)), "");
+        let said = refused(&|options| {
+            (options.delete, options.patterns) = (true, vec!["a".to_owned()]);
+        });
+        assert!(said.contains("name no items"), "{said}");
+        for releases in [None, Some(1)] {
+            let said = refused(&|options| {
+                (options.delete, options.releases) = (releases.is_none(), releases);
+                options.device = Some(device.clone());
+            });
+            assert!(said.contains("--device"), "{said}");
+        }
+        // A directory of the user's is no link.
+        std::fs::create_dir(place.path().join("out")).unwrap();
+        let said = refused(&|options| options.releases = Some(1));
+        assert!(said.contains("is no link"), "{said}");
+        assert!(refused(&|options| options.url.pin = None).contains("pin"));
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use umbel_engine::host::Mailbox;
 use umbel_engine::tmtp::Start;
+use umbel_net::session::{Pin, signing};
 use umbel_store::feed::seal::Opener;
 use umbel_store::feed::{FeedSink, FileSink, PipeId, pipe_sink};
 use umbel_store::sink::{
@@ -20,6 +21,7 @@ use super::{RecvObserver, RecvOptions, RecvSummary, Target};
 use crate::endpoint::{
     Interrupted, KEPT, Listed, Release, Turn, device_lines, take_turn, unkept_lines,
 };
+use crate::follow::remember_sender;
 
 /// Bytes of a pipe that may wait to be written.
 const PIPE_MEMORY: usize = 32 << 20;
@@ -34,6 +36,7 @@ pub(super) struct Place {
     listed: Listed,
     claim: Option<Claim>,
     delivery: Delivery,
+    sender: Pin,
 }
 
 /// Where the files of a feed go.
@@ -65,12 +68,14 @@ impl Place {
         observer: &Arc<dyn RecvObserver>,
     ) -> anyhow::Result<Opened> {
         let delivery = Delivery { feed: feed.tsi, version: feed.version };
+        let sender = signing::pin_of(&key);
         let looks = options.purpose == Purpose::Look;
         let (directory, keep) = match (feed.content, target) {
             (FeedContent::Pipe, target) => {
                 let (store, sink) = pipe((feed, key), target, options, opener, mailbox)?;
                 let (disk, release, claim) = (None, None, None);
-                let place = Place { disk, release, listed: Listed::default(), claim, delivery };
+                let listed = Listed::default();
+                let place = Place { disk, release, listed, claim, delivery, sender };
                 return Ok(Opened::Ours(place, store, sink));
             }
             (FeedContent::Files { .. }, Target::Pipe(_)) => {
@@ -79,6 +84,9 @@ impl Place {
             (FeedContent::Files { .. }, Target::Directory(directory)) => (directory, None),
             (FeedContent::Files { .. }, Target::Release(link, keep)) => (link, Some(keep)),
             (FeedContent::Files { .. }, Target::Unsaid) => (own_directory(feed)?, None),
+            (FeedContent::Files { .. }, Target::Device(_)) if options.delete => {
+                bail!("--delete is for directories: leave it out with --device")
+            }
             (FeedContent::Files { .. }, Target::Device(device)) => {
                 let to = Whither::Device(&device);
                 let files = files((feed, to), options.overwrite, options, opener, mailbox)?;
@@ -86,13 +94,13 @@ impl Place {
                 let sink = FeedSink::Files(files);
                 let store = Store::new(sink.clone(), mailbox.clone());
                 // Nobody else has a device.
-                let (release, claim) = (None, None);
-                let place = Place { disk, release, listed: Listed::default(), claim, delivery };
+                let (release, claim, listed) = (None, None, Listed::default());
+                let place = Place { disk, release, listed, claim, delivery, sender };
                 return Ok(Opened::Ours(place, store, sink));
             }
         };
         let is_mirror = options.delete || keep.is_some();
-        let source = format!("{} {}", umbel_net::session::signing::pin_of(&key), feed.name);
+        let source = format!("{sender} {}", feed.name);
         loop {
             let release = keep.map(|keep| Release::after(&directory, keep)).transpose()?;
             let path = release.as_ref().map_or(&directory, |release| &release.directory);
@@ -112,7 +120,7 @@ impl Place {
             let claim = match turn {
                 None => None,
                 // The other run has put this directory in place.
-                Some(Turn::Ours(_)) if release.as_ref().is_some_and(Release::is_in_place) => {
+                Some(Turn::Ours(_)) if release.as_ref().is_some_and(Release::is_over) => {
                     continue;
                 }
                 Some(Turn::Ours(claim)) => Some(claim),
@@ -131,7 +139,8 @@ impl Place {
             if let Some(last) = release.as_ref().and_then(|release| release.last.as_ref()) {
                 disk.take_over_from(last);
             }
-            let place = Place { disk: Some(disk), release, listed, claim, delivery };
+            let disk = Some(disk);
+            let place = Place { disk, release, listed, claim, delivery, sender };
             return Ok(Opened::Ours(place, store, sink));
         }
     }
@@ -148,7 +157,7 @@ impl Place {
         options: &RecvOptions,
         observer: &Arc<dyn RecvObserver>,
     ) -> anyhow::Result<RecvSummary> {
-        let Place { disk, release, listed, claim, delivery } = self;
+        let Place { disk, release, listed, claim, delivery, sender } = self;
         let looks = options.purpose == Purpose::Look;
         if let Some(disk) = &disk {
             for (path, change) in disk.changes() {
@@ -180,7 +189,19 @@ impl Place {
         if let (Some(claim), Some(word)) = (claim, word) {
             claim.end(&word);
         }
+        if summary.is_whole() && !looks {
+            trust(sender, options);
+        }
         Ok(summary)
+    }
+}
+
+/// Remembers that a feed of this sender was received whole.
+fn trust(sender: Pin, options: &RecvOptions) {
+    let state = options.state_dir.clone().map_or_else(crate::state::default_dir, Ok);
+    // Where nothing can be remembered, that was said when the feed was found.
+    if let Err(error) = state.and_then(|state| remember_sender(&state, sender)) {
+        tracing::info!("{error:#}");
     }
 }
 

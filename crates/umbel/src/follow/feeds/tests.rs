@@ -56,7 +56,7 @@ impl Scene {
             all,
             directory: state.path().join("drop"),
             interface: None,
-            state_dir: None,
+            state_dir: Some(state.path().to_owned()),
             attempts: None,
             hook: None,
             reception: Box::new(|_, _| unreachable!("nothing is received here")),
@@ -150,8 +150,15 @@ fn a_star_stands_for_known_senders_and_a_known_name_keeps_its_key() {
     };
     remember("one", 1);
     remember("two", 2);
+    // Of the third, nothing came but its name.
+    remember("three", 0);
+    for key in [1, 2] {
+        crate::follow::remember_sender(state.path(), pin(key)).unwrap();
+    }
     let mut scene = Scene::new(&[], true, state);
-    for (name, key) in [("one", 1), ("two", 1), ("new", 2), ("strange", 0), ("a/b", 1)] {
+    for (name, key) in
+        [("one", 1), ("two", 1), ("new", 2), ("strange", 0), ("three", 0), ("a/b", 1)]
+    {
         scene.announce(name, 5, key);
     }
     let due: Vec<String> = scene.look().into_iter().map(|(name, _)| name).collect();
@@ -159,4 +166,70 @@ fn a_star_stands_for_known_senders_and_a_known_name_keeps_its_key() {
     let said = scene.said();
     assert!(said.contains("`a/b` is no name") && said.contains("`two`"), "{said}");
     assert!(!said.contains("strange"), "strangers cannot fill a log: {said}");
+}
+
+/// Returns a follower of `*` that knows the sender with key 1.
+fn star(state: tempfile::TempDir) -> Scene {
+    crate::follow::remember_sender(state.path(), pin(1)).unwrap();
+    Scene::new(&[], true, state)
+}
+
+#[test]
+fn a_star_does_not_take_to_what_the_user_has() {
+    let mut scene = star(tempfile::tempdir().unwrap());
+    let documents = scene.state.path().join("drop/Documents");
+    std::fs::create_dir_all(&documents).unwrap();
+    scene.announce("Documents", 5, 1);
+    assert!(scene.look().is_empty() && scene.look().is_empty());
+    let said = scene.said();
+    assert!(said.contains("move it away") && said.lines().count() == 1, "{said}");
+    std::fs::remove_dir(&documents).unwrap();
+    assert_eq!(scene.look(), [("Documents".to_owned(), 5)]);
+    // What an interrupted reception left is the sender's own, also for the next process.
+    std::fs::create_dir(&documents).unwrap();
+    let Scene { state, follower, .. } = scene;
+    drop(follower);
+    let mut scene = star(state);
+    scene.announce("Documents", 5, 1);
+    assert_eq!(scene.look(), [("Documents".to_owned(), 5)]);
+    assert_eq!(scene.said(), "");
+}
+
+#[test]
+fn a_name_that_is_off_the_air_makes_room_for_another() {
+    let mut scene = star(tempfile::tempdir().unwrap());
+    scene.announce("on the air", 5, 1);
+    assert_eq!(scene.look().len(), 1);
+    scene.receive("on the air", 5, 1, RecvSummary::default());
+    let enter = |scene: &mut Scene, name: &str, is_met: bool| {
+        let selector = format!("umbel-feed://{name}?pin={}", pin(1)).parse().unwrap();
+        scene.follower.enter(selector, PathBuf::from(name), is_met);
+    };
+    enter(&mut scene, "named", false);
+    enter(&mut scene, "under-way", true);
+    scene.follower.under_way.insert("under-way".to_owned());
+    for number in scene.follower.names.len()..MOST {
+        enter(&mut scene, &number.to_string(), true);
+    }
+    scene.announce("new", 5, 1);
+    assert_eq!(scene.look(), [("new".to_owned(), 5)]);
+    let names: Vec<_> = scene.follower.names.keys().map(String::as_str).collect();
+    assert_eq!(names, ["named", "new", "on the air", "under-way"]);
+}
+
+#[test]
+fn the_key_of_a_feed_that_did_not_come_is_not_trusted() {
+    let mut scene = Scene::new(&["a"], true, tempfile::tempdir().unwrap());
+    scene.announce("a", 1, 1);
+    scene.announce("b", 1, 1);
+    assert_eq!(scene.look(), [("a".to_owned(), 1)]);
+    let mut failed = RecvSummary::default();
+    failed.failure = Some("no room".to_owned());
+    scene.receive("a", 1, 1, failed);
+    assert!(scene.look().is_empty());
+    assert_eq!(scene.follower.names["a"].selector.pin, None);
+    scene.announce("a", 2, 1);
+    assert_eq!(scene.look(), [("a".to_owned(), 2)]);
+    scene.receive("a", 2, 1, RecvSummary::default());
+    assert_eq!(scene.look(), [("b".to_owned(), 1)]);
 }

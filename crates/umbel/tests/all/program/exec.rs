@@ -57,17 +57,26 @@ fn a_resident_client_keeps_so_many_releases() {
     let options = ["--json", "--follow", "--every", "1s", "--atomic", "--keep", "2"];
     let mut command = place.get_command(&server.url, &options);
     let client = Running::start(command.arg("--state-dir").arg(&state));
-    for (count, text) in [(1, "one"), (2, "two"), (3, "three")] {
+    for (count, text, next) in
+        [(1, "one", Some("two")), (2, "two", Some("three")), (3, "three", None)]
+    {
         wait_until("the release", || told(&client, "version-taken") == count);
         assert_eq!(fs::read_to_string(place.out().join("a")).unwrap(), text);
+        let Some(next) = next else { break };
         let beside = place.path().join("beside");
-        fs::write(&beside, ["one", "two", "three", "three"][count]).unwrap();
+        fs::write(&beside, next).unwrap();
         fs::rename(beside, place.repo().join("a")).unwrap();
     }
     client.interrupt();
     let ran = client.finish();
     assert_eq!(ran.succeeded().event("stopped")["failed"], 0);
+    // A restart brings no release that is there already.
+    let mut command = place.get_command(&server.url, &options);
+    let again = Running::start(command.arg("--state-dir").arg(&state));
     let is_there = |letter| place.path().join(format!(".out.umbel-{letter}")).exists();
+    wait_until("a look", || told(&again, "already-there") == 2 && !is_there("d"));
+    again.interrupt();
+    assert_eq!(again.finish().succeeded().event("stopped")["taken"], 0);
     assert_eq!(["a", "b", "c", "d"].map(is_there), [false, true, true, false]);
     assert_eq!(fs::read_to_string(place.path().join(".out.umbel-b/a")).unwrap(), "two");
 }
@@ -111,7 +120,12 @@ fn what_makes_no_sense_is_refused() {
     run(["recv", "a", "b"]).failed_with(&["--follow"]);
     run(["recv", "a", "--atomic"]).failed_with(&["-o ./current"]);
     run(["recv", "--follow", "a", "-o", "-"]).failed_with(&["directory"]);
+    run(["recv", "--follow", "*"]).failed_with(&["`*`", "-o DIR"]);
+    run(["recv", "--follow", "*", "-o", "x", "--delete"]).failed_with(&["--delete", "`*`"]);
     let place = Place::new();
+    let mut no_link = umbel();
+    no_link.args(["get", &url, "--follow", "--atomic", "-o"]).arg(place.path());
+    Running::start(&mut no_link).finish().failed_with(&["is no link"]);
     let follow = |names: &[&str]| {
         let mut command = umbel();
         command.args(["recv", "--follow", "--interface", "lo"]).args(names);
