@@ -286,7 +286,7 @@ pub fn recv(
     let observer: Arc<dyn RecvObserver> =
         Arc::new(Diagnosing { observer, wanted: options.interface.clone() });
     let (lonely, note) = (|line: &str| observer.lonely(line), |line: &str| observer.note(line));
-    let (state_dir, wait) = (options.state_dir.take(), options.wait);
+    let (state_dir, wait) = (options.state_dir.clone(), options.wait);
     let found = succession.find(&mut options.feed, state_dir, wait, (lonely, note))?;
     let Some((feed, key)) = found else {
         return Ok(RecvSummary { interrupted: true, ..RecvSummary::default() });
