@@ -159,8 +159,9 @@ pub struct SourceConfig {
     /// Bytes held at most for children that are served alone, a quarter of it for one host, beyond
     /// 64 KiB and a write of each. Default 256 MiB.
     pub alone: usize,
-    /// Number of half-open connections at most, a sixteenth of it for one host. The oldest give way. Default 65,536, about 17 MB,
-    /// so that a client has 8 s to answer in a flood of 8,000 SYNs a second.
+    /// Number of half-open connections at most, a sixteenth of it for one host. The oldest give way.
+    /// Default 65,536, about 25 MB, so that a client has 8 s to answer in a flood of 8,000 SYNs a
+    /// second under other addresses.
     pub half_open: usize,
     /// Bytes that a child may send before the host consumes them, at most 65,535, which is the
     /// default.

@@ -137,8 +137,9 @@
 //! children. A child whose host does not consume what it sends may therefore send more than there
 //! is room for, which is discarded and sent again. SYN cookies are impossible with a common
 //! initial sequence number: the table of half-open connections is bounded instead, a host has a
-//! sixteenth of it, and the oldest give way. While it is more than a sixteenth full no SYN/ACK is sent again, since most of those
-//! that wait never answer. SYNs that come while too many answers to others wait are dropped.
+//! sixteenth of it, and the oldest give way. While it is more than a sixteenth full no SYN/ACK is
+//! sent again, since most of those that wait never answer. SYNs that come while too many answers to
+//! others wait are dropped.
 //!
 //! Everyone who connects to a source or receives its channel learns its sequence numbers. A host
 //! that can send segments with the source's address can thus inject data, as into a plain TCP

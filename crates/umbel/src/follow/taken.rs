@@ -102,15 +102,8 @@ impl Taken {
             // A file system without locks has nobody to keep off.
             Err(TryLockError::Error(error)) => tracing::debug!("{}: {error}", path.display()),
         }
-        let mut text = Vec::new();
-        match File::open(&path) {
-            Ok(file) => {
-                file.take(MOST).read_to_end(&mut text).with_context(cannot)?;
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(cannot),
-        }
-        let last = parse(&String::from_utf8_lossy(&text));
+        let text = read(&path).with_context(cannot)?;
+        let last = parse(&text);
         let head = directory.display().to_string().replace(char::is_control, "?");
         let mut taken = Taken { last, file: Some((path, lock)), head };
         // Whether it can be written is to be known before something is taken.
@@ -159,15 +152,8 @@ impl Taken {
 pub(crate) fn senders(state: &Path) -> anyhow::Result<BTreeSet<Pin>> {
     let path = state.join(DIRECTORY).join(SENDERS);
     let cannot = || format!("cannot read the known senders in {}", path.display());
-    let mut text = Vec::new();
-    match File::open(&path) {
-        Ok(file) => {
-            file.take(MOST).read_to_end(&mut text).with_context(cannot)?;
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(cannot),
-    }
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(|line| line.parse().ok()).collect())
+    let text = read(&path).with_context(cannot)?;
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 /// Remembers that a feed was received whole from the holder of this key.
@@ -186,6 +172,17 @@ pub(crate) fn remember_sender(state: &Path, pin: Pin) -> anyhow::Result<()> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
     // One write, which is whole beside those of others. Half a line says nothing.
     file.and_then(|mut file| file.write_all(format!("{pin}\n").as_bytes())).with_context(cannot)
+}
+
+/// Reads a file, of which there may be none yet.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MOST).read_to_end(&mut text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Reads the lines. One that is wrong says nothing: its version may be taken again.

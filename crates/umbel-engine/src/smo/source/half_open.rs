@@ -1,6 +1,6 @@
 //! Connections that are being opened [RFC 9293 §3.5].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use crate::shares::Origin;
 /// answer, and a client whose SYN/ACK was lost sends its SYN again.
 const CALM_SHARE: usize = 16;
 
-/// Part of the table that one IPv4 address may fill.
-pub(in crate::smo) const HOST_SHARE: usize = 16;
+/// Part of the table that one IPv4 address may fill. Beyond it its own oldest give way, so that who
+/// forges an address does not keep its owner out.
+const HOST_SHARE: usize = 16;
 
 /// A connection that is being opened.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +44,13 @@ struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct HalfOpen {
     all: BTreeMap<SocketAddr, Entry>,
-    /// In the order in which they came. Those that are complete stay until they are reached.
-    order: VecDeque<(u64, SocketAddr)>,
+    /// In the order in which they came, and so those of each host.
+    order: BTreeMap<u64, SocketAddr>,
+    of_hosts: BTreeMap<(Origin, u64), SocketAddr>,
+    /// Number of each host's.
+    counts: BTreeMap<Origin, usize>,
     /// When each SYN/ACK is due again, or the connection is given up.
     due: BTreeMap<(Instant, u64), SocketAddr>,
-    /// Number of each host's.
-    of_hosts: BTreeMap<Origin, usize>,
     capacity: usize,
     rto: Duration,
     next_id: u64,
@@ -58,9 +60,10 @@ impl HalfOpen {
     pub(super) fn new(capacity: usize, rto: Duration) -> HalfOpen {
         HalfOpen {
             all: BTreeMap::new(),
-            order: VecDeque::new(),
-            due: BTreeMap::new(),
+            order: BTreeMap::new(),
             of_hosts: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            due: BTreeMap::new(),
             capacity: capacity.max(1),
             rto,
             next_id: 0,
@@ -80,36 +83,28 @@ impl HalfOpen {
         self.all.get(peer).map(|entry| &entry.opened)
     }
 
-    /// Returns whether a peer's host has as many as it may have.
-    pub(super) fn is_share_taken(&self, peer: &SocketAddr) -> bool {
+    /// Adds a connection whose first SYN/ACK leaves now. Returns whether another gave way to it: the
+    /// oldest, or the oldest of its host if that has its share.
+    pub(super) fn insert(&mut self, peer: SocketAddr, opened: Opened) -> bool {
         let origin = Origin::of(peer.ip());
         let share = origin.places((self.capacity / HOST_SHARE).max(1));
-        self.of_hosts.get(&origin).is_some_and(|&has| has >= share)
-    }
-
-    /// Adds a connection whose first SYN/ACK leaves now. Returns whether the oldest gave way to it.
-    pub(super) fn insert(&mut self, peer: SocketAddr, opened: Opened) -> bool {
-        let is_full = self.all.len() >= self.capacity;
-        while self.all.len() >= self.capacity
-            && let Some((id, oldest)) = self.order.pop_front()
-        {
-            if self.all.get(&oldest).is_some_and(|known| known.id == id) {
-                self.remove(&oldest);
-            }
+        let has_share = self.counts.get(&origin).is_some_and(|&has| has >= share);
+        let own = has_share.then(|| self.of_hosts.range((origin, 0)..).next()).flatten();
+        let own = own.map(|(_, &oldest)| oldest);
+        let all = self.order.first_key_value().filter(|_| self.all.len() >= self.capacity);
+        let oldest = own.or(all.map(|(_, &oldest)| oldest));
+        if let Some(oldest) = oldest {
+            self.remove(&oldest);
         }
         let id = self.next_id;
         self.next_id += 1;
-        self.order.push_back((id, peer));
-        if self.order.len() > 2 * self.capacity {
-            let all = &self.all;
-            self.order.retain(|(id, peer)| all.get(peer).is_some_and(|known| known.id == *id));
-            self.order.push_back((id, peer));
-        }
+        self.order.insert(id, peer);
+        self.of_hosts.insert((origin, id), peer);
+        *self.counts.entry(origin).or_default() += 1;
         let due = opened.since + self.rto;
         self.due.insert((due, id), peer);
-        *self.of_hosts.entry(Origin::of(peer.ip())).or_default() += 1;
         self.all.insert(peer, Entry { id, opened, attempts: 1, due });
-        is_full
+        oldest.is_some()
     }
 
     /// Moves the position at which a connection will begin.
@@ -123,11 +118,13 @@ impl HalfOpen {
     pub(super) fn remove(&mut self, peer: &SocketAddr) -> Option<(Opened, bool)> {
         let entry = self.all.remove(peer)?;
         self.due.remove(&(entry.due, entry.id));
+        self.order.remove(&entry.id);
         let origin = Origin::of(peer.ip());
-        if let Some(has) = self.of_hosts.get_mut(&origin) {
+        self.of_hosts.remove(&(origin, entry.id));
+        if let Some(has) = self.counts.get_mut(&origin) {
             *has -= 1;
             if *has == 0 {
-                self.of_hosts.remove(&origin);
+                self.counts.remove(&origin);
             }
         }
         Some((entry.opened, entry.attempts == 1))

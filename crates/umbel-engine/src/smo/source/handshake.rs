@@ -90,9 +90,6 @@ impl Source {
         if self.has_backlog() {
             return self.drops.count(DropReason::Backlog);
         }
-        if self.half_open.is_share_taken(&peer) {
-            return self.drops.count(DropReason::Flood);
-        }
         let options = &segment.head.options;
         let default = if peer.is_ipv6() { DEFAULT_MSS.1 } else { DEFAULT_MSS.0 };
         let opened = Opened {
